@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `twinboot plan`: all of it, without doing anything.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::experiment::Changes;
+use super::output;
+use crate::config::{PatchSource, Source};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::plan::{self, Plan};
+use crate::vm::qemu::Engine;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The experiment
+    file: PathBuf,
+    #[command(flatten)]
+    changes: Changes,
+    /// Print the plan as JSON, as a run directory holds it
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn plan(arguments: &Arguments) -> Result<Exit, Error> {
+    let plan = arguments.changes.plan(&arguments.file)?;
+    if arguments.json {
+        output::print_json(&plan)?;
+    } else {
+        output::print(&describe(&plan)?)?;
+    }
+    Ok(Exit::NoRegression)
+}
+
+/// The plan in words.
+fn describe(plan: &Plan) -> Result<String, Error> {
+    let experiment = &plan.experiment;
+    let mut text = format!("experiment {}", experiment.name);
+    if let Some(question) = &experiment.question {
+        let _ = write!(text, ": {question}");
+    }
+    text.push_str("\n\nkernel source, the first that is there:\n");
+    for source in &experiment.kernel.sources {
+        let _ = writeln!(text, "  {}", source_words(source));
+    }
+    let engine = plan.engine();
+    let shown_engine = engine.unwrap_or(Engine::Kvm);
+    for arm in &experiment.arms {
+        let requests = plan.requests(arm).map_err(plan::PlanError::from)?;
+        let _ = writeln!(text, "\narm {}:", arm.name);
+        for patch in &arm.patches {
+            let _ = writeln!(text, "  patches        {}", patch_words(patch));
+        }
+        let _ = writeln!(text, "  configuration  {} options over tinyconfig", requests.0.len());
+        let _ = writeln!(text, "  make           O=out ARCH={} {}", plan.arch().make_arch, plan.arch().image);
+        let _ = writeln!(text, "  command line   {}", plan.command_line(arm, shown_engine));
+        let _ = writeln!(text, "  qemu           {}", plan.shown_qemu(arm, shown_engine));
+    }
+    text.push_str("\nkernel parameters that Twinboot adds:\n");
+    for parameter in plan.arch().parameters.iter().chain(plan.arch().tcg_parameters) {
+        let _ = writeln!(text, "  {:<16} {}", parameter.text, parameter.reason);
+    }
+    let order: Vec<&str> = plan.trials.iter().map(|trial| experiment.arms[trial.arm].name.as_str()).collect();
+    let _ =
+        writeln!(text, "\n{} trials in {} blocks: {}", order.len(), experiment.judge.blocks, order.join(" "));
+    let metrics: Vec<String> = experiment.judge.metrics().map(ToString::to_string).collect();
+    let _ = writeln!(text, "judged: {}", metrics.join(", "));
+    if engine.is_none() {
+        text.push_str(
+            "engine: KVM if a probe guest runs under it, else emulation (then nothing is judged)\n",
+        );
+    }
+    let estimate = plan::estimate(plan, shown_engine);
+    let _ = writeln!(
+        text,
+        "\ntime on two cores, about: source {}, first kernel {}, each other kernel {}, each trial {}; in all {}",
+        minutes(estimate.source),
+        minutes(estimate.first_build),
+        minutes(estimate.other_build),
+        minutes(estimate.each_trial),
+        minutes(estimate.total)
+    );
+    Ok(text)
+}
+
+fn source_words(source: &Source) -> String {
+    use crate::config::Location;
+    let at = |location: &Location| match location {
+        Location::Path(path) => path.display().to_string(),
+        Location::Url(url) => url.clone(),
+    };
+    match source {
+        Source::Git { repository, revision } => format!("git {} at {revision}", at(repository)),
+        Source::Directory(path) => format!("directory {}", path.display()),
+        Source::Tarball { location, .. } => format!("tarball {}", at(location)),
+        Source::Debian { package } => format!("Debian's package {package}"),
+    }
+}
+
+fn patch_words(patch: &PatchSource) -> String {
+    match patch {
+        PatchSource::Path(path) => path.display().to_string(),
+        PatchSource::Range { range, .. } => format!("commits {range}"),
+        PatchSource::Revert { commit, .. } => format!("revert {commit}"),
+    }
+}
+
+fn minutes(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ ..90 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}

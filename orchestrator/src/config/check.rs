@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From what was typed to what is valid. Every check is made, so that one look at the messages is
+//! enough; a value that did not pass is replaced by a placeholder that never leaves this module,
+//! because any problem makes the whole file invalid.
+
+mod kernel;
+mod trial;
+
+use std::path::{Path, PathBuf};
+
+use super::diagnose::{self, Problem};
+use super::located::Located;
+use super::{Accel, Arm, Clock, ConfigError, Experiment, Guest, Topology, names, raw, size};
+use crate::fs;
+
+#[cfg(test)]
+pub(super) use kernel::OWN_FRAGMENTS;
+
+/// Reads and checks one file.
+pub(super) fn load(file: &Path) -> Result<Experiment, ConfigError> {
+    let bytes = fs::read(file).map_err(|error| ConfigError::unreadable(file, error, Path::is_file))?;
+    let text = diagnose::decode(file, bytes)?;
+    // A run may be resumed from another directory.
+    let directory = fs::parent(file);
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    parse(file, &text, &Place { directory, home })
+}
+
+/// The same for a text that was read from `file`, without a look at the world.
+pub(super) fn parse(file: &Path, text: &str, place: &Place) -> Result<Experiment, ConfigError> {
+    let options = serde_yaml::options! { with_snippet: false };
+    let raw = serde_yaml::from_str_with_options(text, options)
+        .map_err(|error| ConfigError::invalid(file, text, vec![diagnose::translate(&error, text)]))?;
+    let mut findings = Findings::default();
+    let experiment = experiment(raw, file, place, &mut findings);
+    match experiment {
+        Some(experiment) if findings.problems.is_empty() => Ok(experiment),
+        _ => Err(ConfigError::invalid(file, text, findings.problems)),
+    }
+}
+
+/// Where relative paths begin.
+#[derive(Default)]
+pub(super) struct Place {
+    /// The experiment file's directory.
+    pub(super) directory: PathBuf,
+    /// What `~` stands for.
+    pub(super) home: Option<PathBuf>,
+}
+
+/// The problems found so far.
+#[derive(Default)]
+struct Findings {
+    problems: Vec<Problem>,
+}
+
+impl Findings {
+    fn add(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// The value, or nothing and one problem more.
+    fn keep<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.add(problem)).ok()
+    }
+
+    /// The values that passed.
+    fn keep_all<T>(&mut self, results: impl IntoIterator<Item = Result<T, Problem>>) -> Vec<T> {
+        results.into_iter().filter_map(|result| self.keep(result)).collect()
+    }
+}
+
+/// `None` only when there are findings.
+fn experiment(
+    raw: raw::Experiment,
+    file: &Path,
+    place: &Place,
+    findings: &mut Findings,
+) -> Option<Experiment> {
+    let name = findings.keep(checked_name(&raw.name));
+    let question = raw.question.0.and_then(|question| findings.keep(plain_text(&question)));
+    let kernel = kernel::kernel(&raw.kernel, place, findings);
+    let cpus = findings.keep(cpu_count(&raw.guest.topology));
+    let guest = guest(&raw.guest, findings);
+    let arms = arms(&raw.arms, place, findings);
+    let metrics = trial::Measured::of(&raw.trial);
+    let trial = trial::trial(&raw.trial, cpus, findings);
+    let judge = trial::judge(&raw.judge, &metrics, findings);
+    Some(Experiment {
+        name: name?,
+        question,
+        file: file.to_owned(),
+        kernel,
+        guest,
+        arms,
+        trial,
+        judge: judge?,
+    })
+}
+
+fn guest(raw: &raw::Guest, findings: &mut Findings) -> Guest {
+    if (raw.clock.value, raw.accel.value) == (Clock::Virtual, Accel::Kvm) {
+        findings.add(raw.accel.problem(
+            "KVM has no virtual clock",
+            "expected auto or tcg, or `clock: wall`: the virtual clock counts emulated instructions",
+        ));
+    }
+    let topology = &raw.topology.value;
+    Guest {
+        arch: raw.arch,
+        topology: Topology {
+            sockets: topology.sockets.value,
+            cores: topology.cores.value,
+            threads: topology.threads.value,
+        },
+        memory_mib: findings
+            .keep(quantity("an amount of memory", &raw.memory, size::memory_mib))
+            .unwrap_or(0),
+        accel: raw.accel.value,
+        clock: raw.clock.value,
+        cmdline: kernel::cmdline(&raw.cmdline, findings),
+    }
+}
+
+/// How many CPUs a topology has, from 1 to the most that Linux can be built for.
+fn cpu_count(topology: &Located<raw::Topology>) -> Result<u32, Problem> {
+    const MOST: u32 = 8192;
+    let raw::Topology { sockets, cores, threads } = &topology.value;
+    for part in [sockets, cores, threads] {
+        if part.value == 0 {
+            return Err(part.problem("a topology without CPUs", "expected at least 1"));
+        }
+    }
+    let cpus = sockets.value.checked_mul(cores.value).and_then(|cpus| cpus.checked_mul(threads.value));
+    cpus.filter(|&cpus| cpus <= MOST).ok_or_else(|| {
+        topology.problem(
+            "a topology with more CPUs than Linux can have",
+            format!("expected sockets x cores x threads of at most {MOST}"),
+        )
+    })
+}
+
+fn arms(
+    raw: &Located<indexmap::IndexMap<Located<raw::Name>, raw::Arm>>,
+    place: &Place,
+    findings: &mut Findings,
+) -> Vec<Arm> {
+    if raw.value.len() < 2 {
+        findings.add(
+            raw.problem("fewer than two arms", "expected a base and at least one arm to compare it with"),
+        );
+    }
+    if let Some((base, _)) = raw.value.first()
+        && base.value.0 == Arm::AGAIN
+    {
+        findings.add(base.problem(
+            format!("the base cannot be called `{}`", Arm::AGAIN),
+            "expected another name: the second arm of --aa has this one",
+        ));
+    }
+    let arm = |(name, arm): (&Located<raw::Name>, &raw::Arm)| Arm {
+        name: findings.keep(checked_name(name)).unwrap_or_default(),
+        patches: kernel::patches(arm, place, findings),
+        config: kernel::config(&arm.fragments, &arm.options, place, findings),
+        cmdline: kernel::cmdline(&arm.cmdline, findings),
+    };
+    raw.value.iter().map(arm).collect()
+}
+
+fn checked_name(name: &Located<raw::Name>) -> Result<String, Problem> {
+    let text = &name.value.0;
+    if !names::is_name(text) {
+        return Err(name.problem(format!("`{text}` is not a name"), "expected letters, digits, `-` and `_`"));
+    }
+    Ok(text.clone())
+}
+
+/// A text with something in it, on one line.
+fn plain_text(text: &Located<String>) -> Result<String, Problem> {
+    if text.value.trim().is_empty() {
+        return Err(text.problem("an empty text", "expected a value"));
+    }
+    if text.value.trim_end().contains(char::is_control) {
+        return Err(text.problem("a control character or a line break", "expected plain text on one line"));
+    }
+    Ok(text.value.trim_end().to_owned())
+}
+
+/// A number that is written as text.
+fn quantity<T>(
+    kind: &str,
+    text: &Located<String>,
+    read: impl Fn(&str) -> Result<T, size::Expected>,
+) -> Result<T, Problem> {
+    read(&text.value).map_err(|expected| {
+        text.problem(format!("`{}` is not {kind}", text.value), format!("expected {expected}"))
+    })
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From an experiment to every build, boot, block and command line. Pure: the same experiment gives the
+//! same plan, and everything after this stage only executes it.
+
+mod estimate;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use twinboot_protocol::{Orders, PROTOCOL};
+
+use crate::build::fragment::Requests;
+use crate::build::{self, BuildError};
+use crate::config::{Accel, Arm, Clock, Experiment};
+use crate::vm::arch::{self, ArchSpec};
+use crate::vm::qemu::{Channels, Console, Engine, GuestSpec, arguments, command_line};
+
+pub(crate) use estimate::estimate;
+
+/// The version of `plan.json`.
+pub(crate) const VERSION: u32 = 1;
+
+/// Everything that a run will do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) version: u32,
+    pub(crate) experiment: Experiment,
+    /// Whether both arms are the same kernel, to see what the method says then.
+    pub(crate) aa: bool,
+    /// In the order in which they run.
+    pub(crate) trials: Vec<PlannedTrial>,
+    /// The command that made this plan, as typed.
+    pub(crate) command: String,
+}
+
+/// One trial to come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlannedTrial {
+    /// From 1, in the order of running.
+    pub(crate) number: u32,
+    /// From 1.
+    pub(crate) block: u32,
+    /// Index into the experiment's arms.
+    pub(crate) arm: usize,
+    pub(crate) seed: u64,
+}
+
+/// A plan that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error("plan this guest: {0}")]
+    Topology(String),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// Makes the plan.
+pub(crate) fn plan(experiment: Experiment, aa: bool, command: String) -> Result<Plan, PlanError> {
+    let arch = arch::spec(experiment.guest.arch);
+    if let Some(reason) = arch.refuse(experiment.guest.topology) {
+        return Err(PlanError::Topology(reason));
+    }
+    // Fragments that cannot be read are found here, not after an hour of building.
+    for arm in &experiment.arms {
+        build::requests(&experiment, arm)?;
+    }
+    let trials = trials(experiment.arms.len(), experiment.judge.blocks, experiment.judge.seed);
+    Ok(Plan { version: VERSION, experiment, aa, trials, command })
+}
+
+impl Plan {
+    /// The names of the arms; the first is the base.
+    pub(crate) fn arm_names(&self) -> Vec<String> {
+        self.experiment.arms.iter().map(|arm| arm.name.clone()).collect()
+    }
+
+    pub(crate) fn arch(&self) -> &'static ArchSpec {
+        arch::spec(self.experiment.guest.arch)
+    }
+
+    /// What executes the guests, where the experiment alone decides it; with `auto` a probe does.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        match (self.experiment.guest.clock, self.experiment.guest.accel) {
+            (Clock::Virtual, _) => Some(Engine::TcgVirtual),
+            (Clock::Wall, Accel::Tcg) => Some(Engine::TcgMulti),
+            (Clock::Wall, Accel::Kvm) => Some(Engine::Kvm),
+            (Clock::Wall, Accel::Auto) => None,
+        }
+    }
+
+    pub(crate) fn requests(&self, arm: &Arm) -> Result<Requests, BuildError> {
+        build::requests(&self.experiment, arm)
+    }
+
+    /// The kernel's command line in the guests of an arm.
+    pub(crate) fn command_line(&self, arm: &Arm, engine: Engine) -> String {
+        command_line(self.arch(), engine, &[&self.experiment.guest.cmdline, &arm.cmdline])
+    }
+
+    /// What the agent is told in a trial.
+    pub(crate) fn orders(&self, trial: &PlannedTrial) -> Orders {
+        Orders {
+            protocol: PROTOCOL,
+            seed: trial.seed,
+            warm_up_ns: self.experiment.trial.warm_up_ns,
+            workloads: self.experiment.trial.workloads.clone(),
+        }
+    }
+
+    /// The guest of an arm, once its kernel and initramfs are there.
+    pub(crate) fn guest(
+        &self,
+        arm: &Arm,
+        engine: Engine,
+        kernel: PathBuf,
+        initramfs: PathBuf,
+        seed: u64,
+    ) -> GuestSpec {
+        GuestSpec {
+            arch: self.arch(),
+            engine,
+            topology: self.experiment.guest.topology,
+            memory_mib: self.experiment.guest.memory_mib,
+            kernel,
+            initramfs,
+            command_line: self.command_line(arm, engine),
+            seed,
+        }
+    }
+
+    /// QEMU's command line for an arm, to be shown: files are named, not yet made.
+    pub(crate) fn shown_qemu(&self, arm: &Arm, engine: Engine) -> String {
+        let kernel = PathBuf::from(format!("{}-{}", self.arch().image, arm.name));
+        let guest =
+            self.guest(arm, engine, kernel, PathBuf::from("initramfs.cpio"), self.experiment.judge.seed);
+        let words = arguments(&guest, Console::Channels(Channels { console: 3, port: 4, qmp: 5 }));
+        let words = words.iter().map(|word| crate::process::quote(word));
+        std::iter::once(guest.arch.qemu.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Blocks in ABBA order (method.md 1): each runs every arm once, with one seed; every second block runs
+/// them the other way round; the first order is drawn from the run's seed.
+fn trials(arms: usize, blocks: u32, seed: u64) -> Vec<PlannedTrial> {
+    let first_is_reversed = mix(seed, 0) & 1 == 1;
+    let mut trials = Vec::new();
+    for block in 1..=blocks {
+        let mut order: Vec<usize> = (0..arms).collect();
+        if (block % 2 == 0) != first_is_reversed {
+            order.reverse();
+        }
+        for arm in order {
+            let number = u32::try_from(trials.len()).unwrap_or(u32::MAX).saturating_add(1);
+            trials.push(PlannedTrial { number, block, arm, seed: mix(seed, block) });
+        }
+    }
+    trials
+}
+
+/// The seed of a block: one step of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014) from the run's seed.
+fn mix(seed: u64, block: u32) -> u64 {
+    let mut z = seed.wrapping_add(u64::from(block).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_run_in_abba_order_with_one_seed_each() {
+        for seed in 0..20 {
+            let trials = trials(2, 4, seed);
+            let order: Vec<usize> = trials.iter().map(|trial| trial.arm).collect();
+            assert!(order == [0, 1, 1, 0, 0, 1, 1, 0] || order == [1, 0, 0, 1, 1, 0, 0, 1], "{order:?}");
+            assert!(trials.chunks(2).all(|block| block[0].seed == block[1].seed));
+            assert!(trials.windows(3).all(|three| three[0].seed != three[2].seed));
+            assert_eq!(
+                trials.iter().map(|trial| trial.number).collect::<Vec<_>>(),
+                (1..=8).collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn either_arm_may_come_first() {
+        let firsts: Vec<usize> = (0..20).map(|seed| trials(2, 1, seed)[0].arm).collect();
+        assert!(firsts.contains(&0) && firsts.contains(&1));
+    }
+}

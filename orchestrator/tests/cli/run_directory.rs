@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a run leaves behind and what can be made of it: reports, going on, the cache.
+
+use std::fs;
+
+use crate::bench::Bench;
+
+/// A bench with a finished run in `out`, a regression.
+fn with_run() -> Bench {
+    let bench = Bench::new();
+    bench.record_agent();
+    bench.patch("guest:runs", "guest:slow");
+    bench.run().ends_with(1);
+    bench
+}
+
+#[test]
+fn a_run_is_reported_as_often_as_asked() {
+    let bench = with_run();
+    let report = bench.twinboot(&["report", "out"]).ends_with(1);
+    assert!(report.stdout.contains("patched") && report.stdout.contains("pingpong.mean"), "{report}");
+    assert_eq!(report.stderr, "");
+    let json = bench.twinboot(&["report", "out", "--json"]).ends_with(1).json();
+    assert_eq!((&json["verdict"], &json["exit_code"]), (&"regressed".into(), &1.into()));
+    assert_eq!(json["trials"].as_array().unwrap().len(), 12);
+    let markdown = bench.twinboot(&["report", "out", "--format", "markdown"]).ends_with(1);
+    assert_eq!(markdown.stdout.lines().next(), bench.read("out/report.md").lines().next());
+}
+
+#[test]
+fn a_run_directory_holds_the_whole_story() {
+    let bench = with_run();
+    let mut names: Vec<_> = fs::read_dir(bench.path("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with(".lock"))
+        .collect();
+    names.sort();
+    let expected =
+        ["consoles", "events.jsonl", "plan.json", "report.md", "result.json", "setting.json", "trials"];
+    assert_eq!(names, expected, "and no file of a guest");
+    assert_eq!(fs::read_dir(bench.path("out/trials")).unwrap().count(), 12);
+    for line in bench.read("out/events.jsonl").lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(event["unix_ms"].is_u64() && !event["event"].is_null(), "{line}");
+    }
+}
+
+#[test]
+fn going_on_repeats_nothing() {
+    let bench = with_run();
+    let before = bench.read("out/result.json");
+    let (booted, made) = (bench.booted(), bench.made());
+    let ended = bench.twinboot(&["run", "--resume", "out"]).ends_with(1);
+    ended.says("12 of them done before");
+    assert_eq!((bench.booted(), bench.made()), (booted.clone(), made.clone()));
+
+    // A run that was killed before its last trials.
+    for lost in ["result.json", "report.md", "trials/0011.json", "trials/0012.json"] {
+        fs::remove_file(bench.path("out").join(lost)).unwrap();
+    }
+    bench.twinboot(&["report", "out"]).ends_with(8).snapshot("unfinished_run");
+    // It may go on from anywhere.
+    let mut command = bench.command(&["run", "--resume"]);
+    command.arg(bench.path("out")).current_dir("/");
+    bench.outcome(&command.output().unwrap()).ends_with(1);
+    assert_eq!(bench.booted().len(), booted.len() + 2);
+    assert_eq!(bench.made(), made);
+    let verdict = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["judgements"].clone();
+    assert_eq!(verdict(&bench.read("out/result.json")), verdict(&before));
+}
+
+#[test]
+fn going_on_with_what_is_no_run_or_another_run_is_refused() {
+    let bench = with_run();
+    bench.twinboot(&["run", "--resume", "nowhere"]).ends_with(2).says("nowhere: there is no run");
+    bench.edit("experiment.yaml", "name: tiny", "name: other");
+    let ended = bench.twinboot(&["run", "experiment.yaml", "--resume", "out"]).ends_with(2);
+    ended.says("out is a run of `tiny`, not of `other`");
+    bench.edit("change.patch", "guest:slow", "guest:runs!");
+    let ended = bench.twinboot(&["run", "--resume", "out"]).ends_with(2);
+    ended.says("the kernel of arm `patched` is not the one that the earlier trials ran");
+}
+
+#[test]
+fn a_run_is_never_overwritten() {
+    let bench = with_run();
+    let before = bench.read("out/result.json");
+    bench.run().ends_with(2).says("out: there is a run already; `--resume out` goes on with it");
+    assert_eq!(bench.read("out/result.json"), before);
+
+    // Without --out each run has a directory of its own; the second finds its kernels in the cache.
+    let made = bench.made();
+    for number in [1, 2] {
+        bench.twinboot(&["run", "experiment.yaml", "--patch", "change.patch"]).ends_with(1);
+        assert!(bench.path(&format!("twinboot-run-tiny-{number}/result.json")).is_file());
+    }
+    assert_eq!(bench.made(), made);
+}
+
+#[test]
+fn the_cache_is_shown_and_pruned() {
+    let bench = Bench::new();
+    let empty = bench.twinboot(&["cache", "--json"]).succeeds().json();
+    assert_eq!(empty["entries"].as_array().unwrap().len(), 0);
+    bench.patch("/* The scheduler. */", "/* The best scheduler. */");
+    bench.run().succeeds();
+    bench.twinboot(&["cache"]).succeeds().snapshot("cache");
+    // A source, two kernels and their objects.
+    let json = bench.twinboot(&["cache", "--json"]).succeeds().json();
+    assert_eq!(json["entries"].as_array().unwrap().len(), 5);
+    bench.twinboot(&["cache", "--prune", "0"]).succeeds().says("removed 5 entries");
+    let json = bench.twinboot(&["cache", "--json"]).succeeds().json();
+    assert_eq!(json["entries"].as_array().unwrap().len(), 0);
+}
