@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RunError;
 use super::event::{Event, Listener};
+use crate::build::BuildError;
 use crate::build::compare::differing_sections;
 use crate::build::kernel::{self, Base, Kernel, Recipe};
 use crate::cache::Cache;
@@ -21,7 +22,7 @@ pub(crate) struct Kernels {
     pub(crate) kernels: Vec<Kernel>,
     /// Which of the experiment's sources was used, in words.
     pub(crate) origin: String,
-    /// Arms other than the base whose kernels equal the base's in code and data though their source does not.
+    /// Arms other than the base whose kernels equal the base's in code and data; not looked for in A/A.
     pub(crate) same_as_base: Vec<String>,
 }
 
@@ -76,9 +77,12 @@ pub(crate) async fn make(
             .first()
             .map(|kernel| Base { kernel, config_may_differ: arm.config != experiment.arms[0].config });
         let kernel = build(&recipe, base, &arm.name, cache, listener).await?;
-        if let Some(base) = kernels.first().filter(|base| base.key != kernel.key) {
-            let sections = differing_sections(&base.image, &kernel.image, plan.arch().bug_entry);
-            if sections.map_err(crate::build::BuildError::from)?.is_empty() {
+        if let Some(base) = kernels.first().filter(|_| !plan.aa) {
+            let same = base.key == kernel.key
+                || differing_sections(&base.image, &kernel.image, plan.arch().bug_entry)
+                    .map_err(BuildError::from)?
+                    .is_empty();
+            if same {
                 listener.hear(&Event::SameKernel { arm: arm.name.clone() });
                 same_as_base.push(arm.name.clone());
             }

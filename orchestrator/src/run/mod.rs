@@ -104,7 +104,9 @@ pub(crate) async fn run(
         prune(cache, listener);
     }
 
-    let same = kernels.same_as_base.len() == plan.experiment.arms.len() - 1;
+    let arms = &plan.experiment.arms;
+    let same =
+        kernels.same_as_base.len() == arms.len() - 1 && arms.iter().all(|arm| arm.cmdline == arms[0].cmdline);
     let engine = if same && !plan.aa {
         None
     } else {

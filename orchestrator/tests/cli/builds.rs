@@ -124,6 +124,14 @@ fn a_fragment_that_is_not_there_is_found_while_planning() {
 }
 
 #[test]
+fn arms_that_differ_in_kernel_parameters_alone_are_booted() {
+    let bench = Bench::new();
+    bench.edit("experiment.yaml", "patched: {}", "patched: {cmdline: [nosmt]}");
+    bench.run();
+    assert!(!bench.booted().is_empty());
+}
+
+#[test]
 fn a_patch_that_changes_no_code_needs_no_boot() {
     let bench = Bench::new();
     bench.patch("/* The scheduler. */", "/* The best scheduler. */");

@@ -82,6 +82,7 @@ fn a_guest_that_is_not_what_was_asked_for_is_no_verdict() {
     let bench = Bench::one_guest_at_a_time();
     bench.record_agent();
     bench.edit("experiment.yaml", "cores: 2", "cores: 4");
+    bench.patch("return 2", "return 3");
     bench.run().ends_with(8).snapshot("unproven");
 }
 
