@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file systems that a trial needs, mounted where everyone expects them.
+//! The file systems that a trial needs, mounted where everyone expects them. Nothing is mounted over what the
+//! initramfs brings, such as files in /tmp: it can be written as it is.
 
 use std::{fs, io};
 
@@ -7,12 +8,10 @@ use crate::error::{AgentError, Context};
 use crate::sys;
 
 /// File system, mount point, and whether a trial can do without it.
-const MOUNTS: [(&str, &str, Need); 6] = [
+const MOUNTS: [(&str, &str, Need); 4] = [
     ("proc", "/proc", Need::Required),
     ("sysfs", "/sys", Need::Required),
     ("devtmpfs", "/dev", Need::Required),
-    ("tmpfs", "/tmp", Need::Required),
-    ("tmpfs", "/run", Need::Required),
     ("tracefs", "/sys/kernel/tracing", Need::Optional),
 ];
 
