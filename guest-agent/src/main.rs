@@ -7,6 +7,7 @@ mod console;
 mod error;
 mod facts;
 mod init;
+mod isolation;
 mod link;
 mod ordinary;
 mod port;

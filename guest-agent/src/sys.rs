@@ -67,10 +67,15 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
 
 /// The CPUs that the calling thread may run on, in order.
 pub(crate) fn allowed_cpus() -> io::Result<Vec<u32>> {
+    allowed_cpus_of(0)
+}
+
+/// The CPUs that a thread of any process may run on, in order; 0 is the calling one.
+pub(crate) fn allowed_cpus_of(thread: u32) -> io::Result<Vec<u32>> {
     // SAFETY: cpu_set_t is plain bits, for which zeroes are valid.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: the pointer is to a live set of the size given.
-    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
+    check(unsafe { libc::sched_getaffinity(thread as libc::pid_t, size_of_val(&set), &raw mut set) })?;
     // SAFETY: every number is within the set.
     let allowed = |cpu: &u32| unsafe { libc::CPU_ISSET(*cpu as usize, &set) };
     Ok((0..8 * size_of_val(&set) as u32).filter(allowed).collect())
@@ -92,8 +97,26 @@ pub(crate) fn yield_hint() {
     unsafe {
         std::arch::asm!("yield", options(nomem, nostack, preserves_flags));
     }
-    #[cfg(not(target_arch = "aarch64"))]
+    // There it has none at all for POWER.
+    #[cfg(target_arch = "powerpc64")]
+    power_yield();
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "powerpc64")))]
     std::hint::spin_loop();
+}
+
+/// `or 27,27,27`, "the program will probably benefit from yielding" (Power ISA, Book II, "Program Priority
+/// Registers"), as a function in machine code: inline assembly for this architecture is not stable in the
+/// oldest Rust that builds the agent.
+#[cfg(target_arch = "powerpc64")]
+#[inline]
+fn power_yield() {
+    // `or 27,27,27` and `blr`.
+    #[unsafe(link_section = ".text.power_yield")]
+    static CODE: [u32; 2] = [0x7f7b_db78, 0x4e80_0020];
+    // SAFETY: ELFv2 function pointers are addresses of code. This function has no argument, uses no stack and
+    // no table of contents, and leaves every register as it was.
+    let code: extern "C" fn() = unsafe { std::mem::transmute(CODE.as_ptr()) };
+    code();
 }
 
 /// Who shares a futex.

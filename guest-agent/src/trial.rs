@@ -5,7 +5,7 @@ use twinboot_protocol::{Message, Orders, PROTOCOL};
 
 use crate::error::{AgentError, Context};
 use crate::link::Link;
-use crate::{facts, workload};
+use crate::{facts, isolation, workload};
 
 /// Carries out the orders. When it fails, the last message is the caller's to send.
 pub(crate) fn run(orders: &[u8], link: &Link) -> Result<(), AgentError> {
@@ -15,6 +15,10 @@ pub(crate) fn run(orders: &[u8], link: &Link) -> Result<(), AgentError> {
     let machine = facts::read()?;
     let online: Vec<u32> = machine.cpus.iter().map(|cpu| cpu.id).collect();
     link.send(Message::Machine(Box::new(machine)))?;
+    if let Some(proof) = &orders.isolation {
+        let seen = isolation::observe(proof, &online).context("gather the proof of isolation")?;
+        link.send(Message::Isolation(Box::new(seen)))?;
+    }
     let results = workload::run(&orders, &online, link)?;
     link.send(Message::Done { results })
 }

@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 
 use twinboot_protocol::frame::Decoder;
 use twinboot_protocol::{
-    Channel, Hogs, Message, Orders, PROTOCOL, Partners, Phase, Pingpong, Spin, Workload, WorkloadResult,
+    Channel, Hogs, IsolationProof, Message, Orders, PROTOCOL, Partners, Phase, Pingpong, Spin, Workload,
+    WorkloadResult,
 };
 
 const ROUNDS: u64 = 50;
@@ -31,7 +32,7 @@ impl Drop for Scratch {
 }
 
 fn orders(workloads: Vec<Workload>) -> Vec<u8> {
-    Orders { protocol: PROTOCOL, seed: 1, warm_up_ns: 1_000_000, workloads }.to_json()
+    Orders { protocol: PROTOCOL, seed: 1, isolation: None, warm_up_ns: 1_000_000, workloads }.to_json()
 }
 
 /// The first CPU and the last that this process may use; the same one on a machine with one.
@@ -156,6 +157,30 @@ fn hogs_run_beside() {
             assert!(0 < *window_ns);
         }
     }
+}
+
+/// An ordinary machine isolates nothing; what can be counted is counted all the same.
+#[test]
+fn the_proof_of_isolation_comes_before_the_workloads() {
+    let [_, last] = cpus();
+    let proof = IsolationProof { cpus: vec![last], window_ns: 30_000_000, at_once: 1, spin: Spin::Plain };
+    let workloads = vec![pingpong(Channel::Futex, Partners::Threads, [last, last])];
+    let mut asked = Orders::from_json(&orders(workloads)).unwrap();
+    asked.isolation = Some(proof);
+    let (messages, ended) = run("isolation", &asked.to_json());
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let [_, Message::Machine(_), Message::Isolation(seen), Message::Phase { phase: Phase::Armed, .. }, ..] =
+        &messages[..]
+    else {
+        panic!("the order of {messages:?}");
+    };
+    let has_timer = fs::read_to_string("/proc/interrupts")
+        .is_ok_and(|text| text.contains("LOC:") || text.contains("arch_timer"));
+    let counted = seen.ticks.iter().find(|ticks| ticks.cpu == last);
+    assert_eq!(
+        counted.map(|ticks| (ticks.busy, 30_000_000 <= ticks.window_ns)),
+        has_timer.then_some((true, true))
+    );
 }
 
 #[test]

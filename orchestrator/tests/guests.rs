@@ -260,3 +260,124 @@ fn qemu_runs_for(run: &Path) -> bool {
         words.starts_with(b"qemu-system-") && words.windows(run.len()).any(|window| window == run)
     })
 }
+
+/// A small machine of an architecture with two memory nodes and isolated CPUs, under the host's clock.
+fn isolated(arch: &str, topology: &str, memory: &str, isolated: &str, partners: &str) -> String {
+    let text = experiment("{patches: []}")
+        .replace("arch: x86_64", &format!("arch: {arch}"))
+        .replace("{sockets: 1, cores: 4, threads: 1}", topology)
+        .replace(
+            "memory: 512M",
+            &format!(
+                "memory: {memory}\n  nodes: 2\n  distances: [[10, 21], [21, 10]]\n  isolate: {{cpus: \"{isolated}\"}}"
+            ),
+        )
+        .replace("cpus: [0, 1], rounds: 2000", &format!("cpus: {partners}, rounds: 200"))
+        .replace("  cmdline: [rcupdate.rcu_cpu_stall_timeout=4]\n", "");
+    // The proof wants the isolated CPUs to itself, and the load is not what is tested.
+    let hogs = text.find("    - hogs").unwrap();
+    let judge = text.find("judge:").unwrap();
+    format!("{}{}", &text[..hogs], &text[judge..])
+}
+
+fn x86_isolated() -> String {
+    isolated("x86_64", "{sockets: 2, cores: 1, threads: 2}", "512M", "2-3", "[2, 3]")
+}
+
+/// Runs one block of A/A.
+fn run_once(yaml: &str, path: Option<&Path>) -> Ran {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("experiment.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let out = directory.path().join("run");
+    let mut command = twinboot();
+    if let Some(path) = path {
+        let all = std::env::join_paths(
+            std::iter::once(path.to_owned())
+                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        );
+        command.env("PATH", all.unwrap());
+    }
+    let output = command.arg("run").arg(&file).args(["--aa", "--seeds", "1", "--json", "--out"]).arg(&out);
+    ran(&output.output().unwrap(), out)
+}
+
+/// Boots a machine and wants all that was asked for to be proven.
+fn check_proven(yaml: &str) {
+    let ran = run_once(yaml, None);
+    assert_eq!(ran.exit, 8, "{}", ran.stderr);
+    for what in ["topology", "isolation"] {
+        assert_eq!(ran.result[what]["proven"], true, "{}\n{}", ran.result[what], ran.stderr);
+    }
+    assert_eq!(ran.result["topology"]["observed"]["distances"][0][1], 21);
+    assert!(ran.result["trials"][0]["metrics"]["pingpong.mean"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn an_x86_machine_and_its_isolation_are_proven() {
+    check_proven(&x86_isolated());
+}
+
+#[test]
+fn an_aarch64_machine_and_its_isolation_are_proven() {
+    check_proven(&isolated("aarch64", "{sockets: 2, cores: 2, threads: 1}", "512M", "1,3", "[1, 3]"));
+}
+
+#[test]
+fn a_ppc64le_machine_and_its_isolation_are_proven() {
+    check_proven(&isolated("ppc64le", "{sockets: 2, cores: 1, threads: 4}", "1G", "4-7", "[4, 5]"));
+}
+
+/// Takes something away from an isolated machine, and wants to be told.
+fn check_unproven(yaml: &str, path: Option<&Path>, words: &[&str]) {
+    let ran = run_once(yaml, path);
+    assert_eq!(ran.exit, 8, "{}", ran.stderr);
+    assert_eq!(ran.result["verdict"], "invalid", "{}", ran.result);
+    let sentence = ran.result["sentence"].as_str().unwrap();
+    for word in words {
+        assert!(sentence.contains(word), "no `{word}` in: {sentence}");
+    }
+}
+
+fn with_parameter(parameter: &str) -> String {
+    x86_isolated().replace("  clock: wall\n", &format!("  clock: wall\n  cmdline: [{parameter:?}]\n"))
+}
+
+#[test]
+fn an_isolation_that_was_taken_away_is_told() {
+    check_unproven(&with_parameter("nohz_full="), None, &["nohz_full", "CPU"]);
+}
+
+#[test]
+fn a_boot_cpu_in_nohz_full_is_told() {
+    // Without suspend the kernel takes it, but never all CPUs.
+    check_unproven(&with_parameter("nohz_full=0,2-3"), None, &["CPU 0 is among them though not asked for"]);
+    check_unproven(
+        &with_parameter("nohz_full=0-3"),
+        None,
+        &["CPU 0 is named by `nohz_full=`", "CPU 0 boots"],
+    );
+}
+
+#[test]
+fn a_cpu_that_stays_offline_is_told() {
+    check_unproven(&with_parameter("maxcpus=3"), None, &["CPU 3 is not online"]);
+}
+
+/// A QEMU that is told of other distances than the experiment asks for.
+#[test]
+fn other_distances_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let real = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|directory| directory.join("qemu-system-x86_64"))
+        .find(|path| path.is_file())
+        .unwrap();
+    let wrapper = directory.path().join("qemu-system-x86_64");
+    let script = format!(
+        "#!/usr/bin/env bash\nargs=()\nfor arg; do args+=(\"${{arg/val=21/val=31}}\"); done\nexec {} \"${{args[@]}}\"\n",
+        real.display()
+    );
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    check_unproven(&x86_isolated(), Some(directory.path()), &["distance", "21", "31"]);
+}

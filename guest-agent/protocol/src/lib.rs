@@ -6,19 +6,22 @@
 //! with [`Message`]s, each in a [`frame`] with sequence number, length and CRC. Nothing here touches a
 //! file, a clock or a process.
 
+pub mod cpu_list;
 pub mod frame;
 pub mod histogram;
+pub mod isolation;
 pub mod message;
 pub mod orders;
 mod summary;
 
 pub use histogram::{Counters, Histogram};
+pub use isolation::{Irq, Isolation, Task, TickDependency, Ticks};
 pub use message::{Cpu, Machine, Message, Node, Phase, WorkloadResult};
-pub use orders::{Channel, Hogs, Orders, Partners, Pingpong, Spin, Workload};
+pub use orders::{Channel, Hogs, IsolationProof, Orders, Partners, Pingpong, Spin, Workload};
 pub use summary::summary;
 
 /// The version of everything in this crate. Host and agent refuse each other when it differs.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The name of the virtio-serial port that carries the frames.
 pub const PORT_NAME: &str = "twinboot";

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Histogram;
+use crate::{Histogram, Isolation};
 
 /// One message, the payload of one frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub enum Message {
     },
     /// What the guest is, read back from the guest.
     Machine(Box<Machine>),
+    /// What shows that the isolated CPUs are left alone; only when the orders ask for the proof.
+    Isolation(Box<Isolation>),
     /// The trial went on to this phase.
     Phase {
         /// The phase that begins now.

@@ -16,6 +16,9 @@ pub struct Orders {
     pub protocol: u32,
     /// Perturbs what a reboot would: the start phases of threads and timers.
     pub seed: u64,
+    /// Gathers the proof of isolation before the workloads start.
+    #[serde(default)]
+    pub isolation: Option<IsolationProof>,
     /// How long everything runs before the window opens.
     pub warm_up_ns: u64,
     /// What runs. The window closes when every workload that ends by itself has ended.
@@ -111,6 +114,22 @@ impl Error for OrdersError {
             _ => None,
         }
     }
+}
+
+/// How the proof of isolation is gathered: one pinned busy thread on each isolated CPU, while ticks are
+/// counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IsolationProof {
+    /// The isolated CPUs.
+    pub cpus: Vec<u32>,
+    /// For how long each CPU's ticks are counted, in nanoseconds.
+    pub window_ns: u64,
+    /// How many isolated CPUs are busy at one time, at least 1: an emulator on few cores cannot feed many.
+    /// One housekeeping CPU is busy beside them, for comparison.
+    pub at_once: u32,
+    /// What keeps them busy.
+    pub spin: Spin,
 }
 
 /// What makes the load, or measures, or both.
@@ -219,7 +238,7 @@ mod tests {
 
     fn orders(workloads: &[&str]) -> String {
         let workloads = workloads.join(",");
-        format!(r#"{{"protocol":1,"seed":7,"warm_up_ns":1000,"workloads":[{workloads}]}}"#)
+        format!(r#"{{"protocol":2,"seed":7,"warm_up_ns":1000,"workloads":[{workloads}]}}"#)
     }
 
     fn check(json: &str, expected: &str) {
@@ -238,7 +257,7 @@ mod tests {
         check(&orders(&[PINGPONG, HOGS]), "fine");
         check("{", "the orders are not of the expected form");
         check(&orders(&[&PINGPONG.replace("rounds", "turns")]), "the orders are not of the expected form");
-        check(r#"{"protocol":2,"new":0}"#, "the orders have protocol version 2, this agent has 1");
+        check(r#"{"protocol":3,"new":0}"#, "the orders have protocol version 3, this agent has 2");
         check(&orders(&[PINGPONG, PINGPONG]), "two workloads are called `wake`");
         check(&orders(&[&PINGPONG.replace("10", "0")]), "workload `wake` has no CPU, no thread or no round");
         check(&orders(&[&HOGS.replace("2,3", "")]), "workload `load` has no CPU, no thread or no round");

@@ -4,15 +4,17 @@
 
 use serde::Serialize;
 
-use crate::{Histogram, Machine, Message, WorkloadResult};
+use crate::{Histogram, Isolation, Machine, Message, WorkloadResult};
 
 /// The agent's messages of one trial as indented JSON.
 #[must_use]
 pub fn summary(messages: &[Message]) -> String {
-    let mut summary = Summary { machine: None, results: Vec::new(), failed: None, complete: false };
+    let mut summary =
+        Summary { machine: None, isolation: None, results: Vec::new(), failed: None, complete: false };
     for message in messages {
         match message {
             Message::Machine(machine) => summary.machine = Some(machine),
+            Message::Isolation(isolation) => summary.isolation = Some(isolation),
             Message::Result(result) => summary.results.push(condense(result)),
             Message::Failed { reason } => summary.failed = Some(reason),
             Message::Done { .. } => summary.complete = true,
@@ -25,6 +27,8 @@ pub fn summary(messages: &[Message]) -> String {
 #[derive(Serialize)]
 struct Summary<'a> {
     machine: Option<&'a Machine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isolation: Option<&'a Isolation>,
     results: Vec<Condensed<'a>>,
     failed: Option<&'a str>,
     complete: bool,

@@ -3,7 +3,6 @@
 //! A file that is missing gives an empty value: the host then has no proof, and says so.
 
 mod build_id;
-mod cpu_list;
 mod kernel_log;
 
 use std::fs;
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use twinboot_protocol::{Cpu, Machine, Node};
+use twinboot_protocol::{Cpu, Machine, Node, cpu_list};
 
 use crate::error::{AgentError, Context};
 use crate::{console, sys};
@@ -123,7 +122,7 @@ fn numbers(line: &str) -> Vec<u32> {
 }
 
 /// A file's text without the white space around it; nothing if it cannot be read.
-fn optional(path: impl Into<PathBuf>) -> String {
+pub(crate) fn optional(path: impl Into<PathBuf>) -> String {
     fs::read_to_string(path.into()).unwrap_or_default().trim().to_owned()
 }
 

@@ -19,7 +19,7 @@ use crate::sys::{ThreadClock, clock_ns, yield_hint};
 const SLICE_NS: u64 = 2_000_000;
 
 /// Turns of the loop between two looks at the stop flag.
-const BATCH: u32 = 1_024;
+pub(crate) const BATCH: u32 = 1_024;
 
 /// The same for hints where every look is one at the clock, too: each may cost a turn of all CPUs.
 const HINT_SLICE_BATCH: u32 = 32;
@@ -138,7 +138,8 @@ fn sleep_for(busy_ns: u64, load_percent: u64) -> u64 {
     busy_ns * (100 - load_percent) / load_percent
 }
 
-fn spin(kind: Spin, turns: u32) {
+/// Keeps the CPU busy for so many turns of a loop.
+pub(crate) fn spin(kind: Spin, turns: u32) {
     match kind {
         Spin::Hint => (0..turns).for_each(|_| yield_hint()),
         Spin::Plain => {

@@ -20,6 +20,7 @@ use crate::link::Link;
 use crate::sys::{self, clock_ns};
 use gate::{Gate, Interruption};
 use hogs::Reading;
+pub(crate) use hogs::{BATCH as SPIN_BATCH, spin};
 use random::Random;
 
 /// Hogs start, and the window opens, up to so much later, as the seed has it.

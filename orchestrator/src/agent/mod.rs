@@ -4,6 +4,7 @@
 
 pub(crate) mod binary;
 pub(crate) mod initramfs;
+pub(crate) mod isolation;
 pub(crate) mod verify;
 
 use twinboot_protocol::{ORDERS_PATH, Orders};

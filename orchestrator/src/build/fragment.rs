@@ -7,6 +7,8 @@ use indexmap::IndexMap;
 const OWN: &[(&str, &str)] = &[
     ("base", include_str!("../../../kernel-configs/base.config")),
     ("x86_64", include_str!("../../../kernel-configs/x86_64.config")),
+    ("aarch64", include_str!("../../../kernel-configs/aarch64.config")),
+    ("ppc64le", include_str!("../../../kernel-configs/ppc64le.config")),
     ("trace", include_str!("../../../kernel-configs/trace.config")),
     ("isolation", include_str!("../../../kernel-configs/isolation.config")),
     ("debug", include_str!("../../../kernel-configs/debug.config")),

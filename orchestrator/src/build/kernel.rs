@@ -16,14 +16,16 @@ use super::compare;
 use super::fragment::Requests;
 use super::kconfig::{self, DotConfig};
 use crate::cache::{Cache, digest};
+use crate::config::Compiler;
 use crate::fs::{self, FileError};
 use crate::process::{Output, ProcessError, Task};
 use crate::source::{self, AppliedPatch, Patch, Tree};
 use crate::sys;
 use crate::vm::arch::ArchSpec;
+use crate::vm::qemu::KernelFiles;
 
 /// Goes up when the same inputs give another kernel.
-const RECIPE_VERSION: &str = "1";
+const RECIPE_VERSION: &str = "2";
 
 /// What differs between two runs of the compiler that nobody wants to differ.
 const FIXED: &[(&str, &str)] = &[
@@ -45,6 +47,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) patches: &'a [Patch],
     pub(crate) requests: &'a Requests,
+    pub(crate) compiler: Compiler,
+    /// How the compiler and linker name themselves.
     pub(crate) toolchain: &'a str,
 }
 
@@ -52,8 +56,10 @@ pub(crate) struct Recipe<'a> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kernel {
     pub(crate) key: String,
-    /// Relative to the entry while stored, absolute in memory.
+    /// What QEMU loads. Relative to the entry while stored, absolute in memory.
     pub(crate) image: PathBuf,
+    /// The linked kernel with its symbols; the same file where QEMU loads that. Relative and absolute alike.
+    pub(crate) vmlinux: PathBuf,
     /// `make kernelrelease`.
     pub(crate) release: String,
     pub(crate) build_id: String,
@@ -70,6 +76,22 @@ pub(crate) struct Kernel {
     pub(crate) cached: bool,
 }
 
+/// The linked kernel's name, in the build directory and in the cache.
+const VMLINUX: &str = "vmlinux";
+
+impl Kernel {
+    /// What a guest takes of it.
+    pub(crate) fn files(&self) -> KernelFiles {
+        KernelFiles { image: self.image.clone(), symbols: self.vmlinux.clone() }
+    }
+
+    /// Makes the stored paths absolute.
+    fn place_in(&mut self, entry: &Path) {
+        self.image = entry.join(&self.image);
+        self.vmlinux = entry.join(&self.vmlinux);
+    }
+}
+
 /// The base whose objects and configuration another arm starts from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base<'a> {
@@ -84,7 +106,7 @@ impl Recipe<'_> {
         let series = source::series_id(self.patches);
         let requests = self.requests.text();
         let mut parts = vec![RECIPE_VERSION, &self.tree.id, &series, &requests, self.toolchain];
-        parts.extend([self.arch.make_arch, self.arch.image]);
+        parts.extend([self.arch.make_arch, self.arch.compiler_prefix(), self.arch.image]);
         parts.extend(FIXED.iter().flat_map(|(name, value)| [*name, *value]));
         digest(parts)[..32].to_owned()
     }
@@ -94,9 +116,9 @@ impl Recipe<'_> {
         let entry = cache.kernel(&self.key());
         let stored = fs::read(&entry.join("build.json")).ok()?;
         let mut kernel: Kernel = serde_json::from_slice(&stored).ok()?;
-        kernel.image = entry.join(&kernel.image);
         kernel.cached = true;
-        kernel.image.is_file().then_some(kernel)
+        kernel.place_in(&entry);
+        (kernel.image.is_file() && kernel.vmlinux.is_file()).then_some(kernel)
     }
 
     /// The kernel out of the cache, or built now. `progress` hears how many commands have run.
@@ -132,12 +154,12 @@ impl Recipe<'_> {
         let log = scratch.join("build.log");
         self.compile(&tree, &log, progress).await?;
         let steps = count_steps(&fs::read(&log)?);
-        let image = out.join(self.arch.image);
         let release = fs::read_text(&out.join("include/config/kernel.release"))?.trim().to_owned();
         let kernel = Kernel {
             image: PathBuf::from(self.arch.image),
+            vmlinux: PathBuf::from(VMLINUX),
             release,
-            build_id: compare::build_id(&image)?,
+            build_id: compare::build_id(&out.join(VMLINUX))?,
             config_hash: digest([fs::read(&out.join(".config"))?]),
             patches,
             toolchain: self.toolchain.to_owned(),
@@ -237,12 +259,21 @@ impl Recipe<'_> {
         }
     }
 
-    fn publish(&self, cache: &Cache, kernel: Kernel, out: &Path, log: &Path) -> Result<Kernel, BuildError> {
+    fn publish(
+        &self,
+        cache: &Cache,
+        mut kernel: Kernel,
+        out: &Path,
+        log: &Path,
+    ) -> Result<Kernel, BuildError> {
         let entry = cache.kernel(&kernel.key);
         let staging = entry.with_extension("partial");
         fs::remove_dir(&staging)?;
         fs::create_dir(&staging)?;
-        fs::copy(&out.join(self.arch.image), &staging.join(&kernel.image))?;
+        fs::copy(&out.join(VMLINUX), &staging.join(&kernel.vmlinux))?;
+        if kernel.image != kernel.vmlinux {
+            fs::copy(&out.join(self.arch.image_path), &staging.join(&kernel.image))?;
+        }
         fs::copy(&out.join(".config"), &staging.join("config"))?;
         fs::copy(log, &staging.join("build.log"))?;
         let stored = serde_json::to_vec_pretty(&kernel).map_err(BuildError::Record)?;
@@ -250,7 +281,8 @@ impl Recipe<'_> {
         // An entry without a readable build.json is a leftover of a disk that was full.
         fs::remove_dir(&entry)?;
         fs::publish_dir(&staging, &entry)?;
-        Ok(Kernel { image: entry.join(&kernel.image), ..kernel })
+        kernel.place_in(&entry);
+        Ok(kernel)
     }
 
     fn make(&self, tree: &Path) -> Task {
@@ -259,14 +291,23 @@ impl Recipe<'_> {
             .bare_environment()
             .args(["-C".as_ref(), tree.as_os_str()])
             .args(["O=out", &format!("ARCH={}", self.arch.make_arch)])
+            .arg(match self.compiler {
+                Compiler::Gcc => format!("CROSS_COMPILE={}", self.arch.compiler_prefix()),
+                Compiler::Clang => "LLVM=1".to_owned(),
+            })
             .args(fixed)
     }
 }
 
 /// The compiler and linker, as they name themselves.
-pub(crate) async fn toolchain(arch: &ArchSpec) -> Result<String, BuildError> {
+pub(crate) async fn toolchain(arch: &ArchSpec, compiler: Compiler) -> Result<String, BuildError> {
+    let prefix = arch.compiler_prefix();
+    let programs = match compiler {
+        Compiler::Gcc => [format!("{prefix}gcc"), format!("{prefix}ld")],
+        Compiler::Clang => ["clang".to_owned(), "ld.lld".to_owned()],
+    };
     let mut names = Vec::new();
-    for program in [format!("{}gcc", arch.cross_prefix), format!("{}ld", arch.cross_prefix)] {
+    for program in programs {
         let said = Task::new(&program).arg("--version").run().await?;
         let first = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().to_owned();
         names.push(first);

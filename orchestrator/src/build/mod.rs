@@ -48,12 +48,13 @@ pub(crate) enum BuildError {
     File(#[from] FileError),
 }
 
-/// The configuration that an arm asks for: Twinboot's base, the architecture's, the experiment's, the
-/// arm's own.
+/// The configuration that an arm asks for: Twinboot's base, the architecture's, that of isolated CPUs if
+/// there are any, the experiment's, the arm's own.
 pub(crate) fn requests(experiment: &Experiment, arm: &Arm) -> Result<Requests, BuildError> {
     let mut requests = Requests::default();
     let arch = arch::spec(experiment.guest.arch);
-    for name in ["base", arch.fragment] {
+    let isolation = experiment.guest.isolate.as_ref().map(|_| "isolation");
+    for name in ["base", arch.fragment].into_iter().chain(isolation) {
         add(&mut requests, &Fragment::Named(name.to_owned()))?;
     }
     for config in [&experiment.kernel.config, &arm.config] {

@@ -16,6 +16,7 @@ use crate::process;
 use crate::run::store::Store;
 use crate::run::{self, host::Host};
 use crate::ui::{self, Display};
+use crate::vm::arch::ArchSpec;
 use crate::vm::qemu::{Console, Engine, arguments};
 
 #[derive(Debug, Args)]
@@ -52,7 +53,7 @@ pub(super) async fn boot(arguments_given: &Arguments) -> Result<Exit, Error> {
     };
     plan.experiment.guest.clock = if arguments_given.virtual_clock { Clock::Virtual } else { Clock::Wall };
     let agent = binary::read(plan.arch()).map_err(run::RunError::from)?;
-    let extras = extras(arguments_given).await?;
+    let extras = extras(arguments_given, plan.arch()).await?;
 
     let cache = Cache::open()?;
     let display = Display::new();
@@ -67,8 +68,9 @@ pub(super) async fn boot(arguments_given: &Arguments) -> Result<Exit, Error> {
     let initramfs = scratch.path().join("initramfs.cpio");
     fs::write_atomic(&initramfs, &agent::initramfs(&agent, None, &extras))?;
     let arm = &plan.experiment.arms[index];
-    let image = kernels.kernels[index].image.clone();
-    let mut guest = plan.guest(arm, engine, image.clone(), initramfs, plan.experiment.judge.seed);
+    let kernel = kernels.kernels[index].files();
+    let symbols = kernel.symbols.clone();
+    let mut guest = plan.guest(arm, engine, kernel, initramfs, plan.experiment.judge.seed);
     guest.command_line.push_str(if arguments_given.command.is_some() {
         " twinboot.command=/twinboot/command"
     } else {
@@ -82,7 +84,7 @@ pub(super) async fn boot(arguments_given: &Arguments) -> Result<Exit, Error> {
         let target = socket.display();
         ui::say(&format!(
             "gdb      gdb {} -ex 'target remote {target}'",
-            process::quote(&image.display().to_string())
+            process::quote(&symbols.display().to_string())
         ));
     }
     if arguments_given.command.is_none() {
@@ -94,17 +96,19 @@ pub(super) async fn boot(arguments_given: &Arguments) -> Result<Exit, Error> {
 
 /// What the guest gets beside the agent: a shell where the host has a static one, the command, the files
 /// asked for.
-async fn extras(arguments: &Arguments) -> Result<Vec<Extra>, Error> {
+async fn extras(arguments: &Arguments, arch: &ArchSpec) -> Result<Vec<Extra>, Error> {
     let mut extras = Vec::new();
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().map(Path::new).find(|path| path.exists());
-    match busybox {
+    match binary::shell(arch) {
         Some(path) => {
-            let content = fs::read(path)?;
+            let content = fs::read(&path)?;
             for name in ["sh", "busybox"] {
                 extras.push(Extra { path: format!("/bin/{name}"), content: content.clone() });
             }
         }
-        None => ui::say("warning  there is no busybox (package busybox-static), so the guest has no shell"),
+        None => ui::say(&format!(
+            "warning  there is no static busybox for {} (`twinboot doctor` knows more), so the guest has no shell",
+            arch.uname
+        )),
     }
     if let Some(command) = &arguments.command {
         let script = format!("export PATH=/bin:/usr/bin:/sbin:/usr/sbin\n{command}\n");
@@ -112,7 +116,7 @@ async fn extras(arguments: &Arguments) -> Result<Vec<Extra>, Error> {
     }
     for file in &arguments.include {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-        for path in std::iter::once(file.clone()).chain(shared_libraries(&file).await?) {
+        for path in std::iter::once(file.clone()).chain(shared_libraries(&file, arch).await?) {
             let shown = path.display().to_string();
             if extras.iter().all(|extra| extra.path != shown) {
                 extras.push(Extra { path: shown, content: fs::read(&path)? });
@@ -122,8 +126,12 @@ async fn extras(arguments: &Arguments) -> Result<Vec<Extra>, Error> {
     Ok(extras)
 }
 
-/// The libraries that a program loads, by the word of `ldd`; none for a static one.
-async fn shared_libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The libraries that a program loads, by the word of `ldd`; none for a static one, or for one of another
+/// architecture, which this host's linker does not know.
+async fn shared_libraries(program: &Path, arch: &ArchSpec) -> Result<Vec<PathBuf>, Error> {
+    if !arch.is_hosts() {
+        return Ok(Vec::new());
+    }
     let said = match process::Task::new("ldd").arg(program).run().await {
         Ok(said) => said,
         Err(process::ProcessError::Failed { .. }) => return Ok(Vec::new()),

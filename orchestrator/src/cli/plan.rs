@@ -9,7 +9,8 @@ use clap::Args;
 
 use super::experiment::Changes;
 use super::output;
-use crate::config::{PatchSource, Source};
+use crate::analyse::words::count;
+use crate::config::{Guest, Isolate, PatchSource, Source, Topology, cpu_words};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::plan::{self, Plan};
@@ -47,6 +48,8 @@ fn describe(plan: &Plan) -> Result<String, Error> {
     for source in &experiment.kernel.sources {
         let _ = writeln!(text, "  {}", source_words(source));
     }
+    text.push('\n');
+    describe_guest(&experiment.guest, &mut text);
     let engine = plan.engine();
     let shown_engine = engine.unwrap_or(Engine::Kvm);
     for arm in &experiment.arms {
@@ -85,6 +88,31 @@ fn describe(plan: &Plan) -> Result<String, Error> {
         minutes(estimate.total)
     );
     Ok(text)
+}
+
+/// The machine and its isolated CPUs.
+fn describe_guest(guest: &Guest, text: &mut String) {
+    let Topology { sockets, clusters, cores, threads, nodes, distances } = &guest.topology;
+    let clusters = if *clusters == 1 { String::new() } else { format!(" x {}", count(*clusters, "cluster")) };
+    let _ = writeln!(
+        text,
+        "guest: {}, {} ({}{clusters} x {} x {}), {} MiB of memory",
+        guest.arch,
+        count(guest.topology.cpus(), "CPU"),
+        count(*sockets, "socket"),
+        count(*cores, "core"),
+        count(*threads, "thread"),
+        guest.topology.memory_mib()
+    );
+    for (id, node) in nodes.iter().enumerate().filter(|_| 1 < nodes.len()) {
+        let near = if node.cpus.is_empty() { "no CPU".to_owned() } else { cpu_words(&node.cpus) };
+        let row: Vec<String> = distances[id].iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "  node {id:<3} {near}, {} MiB, distances {}", node.memory_mib, row.join(" "));
+    }
+    if let Some(Isolate { cpus, from }) = &guest.isolate {
+        let from: Vec<&str> = from.iter().map(|from| from.name()).collect();
+        let _ = writeln!(text, "  isolated {} from {}", cpu_words(cpus), from.join(", "));
+    }
 }
 
 fn source_words(source: &Source) -> String {

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::fs;
 use crate::plan::Plan;
 use crate::report;
+use crate::run::budget::Budget;
 use crate::run::event::{Event, Listener};
 use crate::run::store::{Log, Store};
 use crate::run::{self};
@@ -32,6 +33,12 @@ pub(crate) struct Arguments {
     /// Go on with the run in this directory where it stopped
     #[arg(long, value_name = "DIR", conflicts_with_all = ["series", "range", "patch", "aa", "seeds"])]
     resume: Option<PathBuf>,
+    /// Cores to use at most; under the virtual clock each runs a guest. Without it, all that the host has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// Memory for guests at most, in MiB. Without it, nine tenths of what is free
+    #[arg(long, value_name = "MIB")]
+    memory: Option<u64>,
     /// Print result.json to standard output instead of the table
     #[arg(long)]
     json: bool,
@@ -51,7 +58,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<Exit, Error> {
     let shown = store.root().display().to_string();
     let display = Display::new();
     let listeners = Listeners { log: store.log()?, display: &display };
-    let work = run::run(&plan, &store, &cache, &listeners);
+    let work = run::run(&plan, &store, &cache, Budget::new(arguments.jobs, arguments.memory), &listeners);
     let result = tokio::select! {
         result = work => result,
         // Dropping the work ends every child; what is in the run directory stays.

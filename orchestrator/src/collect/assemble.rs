@@ -4,19 +4,22 @@
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
+use twinboot_protocol::{Cpu, Machine, cpu_list};
 
 use super::result::{
-    Accelerator, Arm, Design, Fault as ResultFault, Host as ResultHost, Isolation, Patch, RunResult, Shape,
-    Status, Timings, Topology, Trial, VERSION,
+    Accelerator, Arm, Design, Fault as ResultFault, Host as ResultHost, Isolation, Node, Patch, RunResult,
+    Shape, Status, Timings, Topology, Trial, VERSION,
 };
 use super::trial::TrialRecord;
+use crate::agent::isolation::{Proof, Row, TickRates};
 use crate::analyse::{self, Better, Judgement, Role, Rule, Series, Unit, Verdict};
-use crate::config::{Clock, Experiment, Metric, Statistic};
+use crate::config::{self, Clock, Disturbance, Experiment, Isolate, MemoryNode, Metric, Statistic};
 use crate::exit::Exit;
 use crate::plan::Plan;
 use crate::run::Setting;
 use crate::run::event::Event;
 use crate::vm::fault::Fault;
+use crate::vm::known_bad::known_bad;
 use crate::vm::qemu::Engine;
 
 /// Everything that a result is made from.
@@ -71,16 +74,14 @@ pub(crate) fn assemble(findings: &Findings<'_>) -> RunResult {
             load: host.load,
             governor: host.governor.clone(),
             kernel: host.kernel.clone(),
+            stolen: records.iter().filter_map(|record| record.stolen).reduce(f64::max),
+            guests_at_once: guests_at_once(findings.events),
+            known_bad: known_bad(&host.qemu_version, plan.arch().uname).map(str::to_owned),
         },
         source: setting.kernels.origin.clone(),
         arms: arms(findings),
         topology: topology(experiment, records),
-        isolation: Isolation {
-            requested: String::new(),
-            observed: observed(records, |machine| machine.isolated.clone()).unwrap_or_default(),
-            proven: None,
-            differences: Vec::new(),
-        },
+        isolation: isolation(experiment, records),
         design: Design {
             blocks: experiment.judge.blocks,
             complete: complete_blocks(findings),
@@ -94,6 +95,15 @@ pub(crate) fn assemble(findings: &Findings<'_>) -> RunResult {
         timings: timings(findings),
         warnings: warnings(findings),
     }
+}
+
+/// As the last start of the run had it.
+fn guests_at_once(events: &[Event]) -> u32 {
+    let guests = |event: &Event| match event {
+        Event::GuestsAtOnce { guests } => Some(*guests),
+        _ => None,
+    };
+    events.iter().rev().find_map(guests).unwrap_or(1)
 }
 
 fn exit(verdict: Verdict) -> Exit {
@@ -154,7 +164,7 @@ fn conclude(findings: &Findings<'_>, judgements: &[Judgement]) -> (Verdict, Stri
 
 /// Emulation against the host's clock measures the emulator.
 fn only_wall_clock_emulation(findings: &Findings<'_>) -> bool {
-    findings.setting.engine.as_ref().is_some_and(|(engine, _)| *engine == Engine::TcgMulti)
+    findings.setting.engine.as_ref().is_some_and(|(engine, _)| *engine == Engine::Tcg)
 }
 
 fn judge(findings: &Findings<'_>) -> Vec<Judgement> {
@@ -239,42 +249,104 @@ fn arms(findings: &Findings<'_>) -> Vec<Arm> {
                 files: patch.files.clone(),
             })
             .collect(),
-        command_line: findings.plan.command_line(arm, engine.unwrap_or(Engine::TcgMulti)),
+        command_line: findings.plan.command_line(arm, engine.unwrap_or(Engine::Tcg)),
     })
     .collect()
 }
 
 fn topology(experiment: &Experiment, records: &[TrialRecord]) -> Topology {
-    let asked = experiment.guest.topology;
-    let count = |ids: BTreeSet<(i64, i64)>| u32::try_from(ids.len()).unwrap_or(u32::MAX);
-    let shape = |machine: &twinboot_protocol::Machine| {
-        let sockets = count(machine.cpus.iter().map(|cpu| (cpu.socket, 0)).collect());
-        let cores = count(machine.cpus.iter().map(|cpu| (cpu.socket, cpu.core)).collect());
-        let cpus = u32::try_from(machine.cpus.len()).unwrap_or(u32::MAX);
-        Shape {
-            sockets,
-            cores: cores / sockets.max(1),
-            threads: cpus / cores.max(1),
-            nodes: u32::try_from(machine.nodes.len()).unwrap_or(u32::MAX),
-        }
-    };
+    let asked = &experiment.guest.topology;
     let mut differences: Vec<String> = Vec::new();
-    for difference in records.iter().flat_map(|record| &record.differences) {
+    for difference in records.iter().flat_map(TrialRecord::other_differences) {
         if !differences.contains(difference) {
             differences.push(difference.clone());
         }
     }
-    let observed = observed(records, shape);
+    let observed = observed(records, |machine| seen_shape(asked, machine));
     Topology {
-        requested: Shape { sockets: asked.sockets, cores: asked.cores, threads: asked.threads, nodes: 1 },
+        requested: asked_shape(asked),
         proven: observed.is_some() && differences.is_empty(),
         observed,
         differences,
     }
 }
 
+fn asked_shape(asked: &config::Topology) -> Shape {
+    let node = |node: &MemoryNode| Node { cpus: cpu_list::format(&node.cpus), memory_mib: node.memory_mib };
+    Shape {
+        sockets: asked.sockets,
+        clusters: asked.clusters,
+        cores: asked.cores,
+        threads: asked.threads,
+        nodes: asked.nodes.iter().map(node).collect(),
+        distances: asked.distances.clone(),
+    }
+}
+
+/// Clusters are only looked at where some were asked for: what x86 calls one is a cache.
+fn seen_shape(asked: &config::Topology, machine: &Machine) -> Shape {
+    let cluster = |cpu: &Cpu| if asked.clusters == 1 { 0 } else { cpu.cluster };
+    let count = |key: &dyn Fn(&Cpu) -> (i64, i64, i64)| {
+        let keys: BTreeSet<_> = machine.cpus.iter().map(key).collect();
+        u32::try_from(keys.len()).unwrap_or(u32::MAX).max(1)
+    };
+    let sockets = count(&|cpu| (cpu.socket, 0, 0));
+    let clusters = count(&|cpu| (cpu.socket, cluster(cpu), 0));
+    let cores = count(&|cpu| (cpu.socket, cluster(cpu), cpu.core));
+    let cpus = u32::try_from(machine.cpus.len()).unwrap_or(u32::MAX);
+    Shape {
+        sockets,
+        clusters: clusters / sockets,
+        cores: cores / clusters,
+        threads: cpus / cores,
+        nodes: machine
+            .nodes
+            .iter()
+            .map(|node| Node { cpus: node.cpus.clone(), memory_mib: node.memory_kib / 1024 })
+            .collect(),
+        distances: machine.nodes.iter().map(|node| node.distances.clone()).collect(),
+    }
+}
+
+/// Each row as the first guest that could not prove it has it, or else as the first guest; ticks of the
+/// guest that had most.
+fn isolation(experiment: &Experiment, records: &[TrialRecord]) -> Isolation {
+    let proofs: Vec<&Proof> = records.iter().filter_map(|record| record.isolation.as_ref()).collect();
+    let mut rows: IndexMap<&str, &Row> = IndexMap::new();
+    for row in proofs.iter().flat_map(|proof| &proof.rows) {
+        let entry = rows.entry(&row.what).or_insert(row);
+        if entry.proven && !row.proven {
+            *entry = row;
+        }
+    }
+    let mut differences: Vec<String> = Vec::new();
+    for difference in proofs.iter().flat_map(|proof| proof.differences()) {
+        if !differences.contains(difference) {
+            differences.push(difference.clone());
+        }
+    }
+    let worst = |ticks: &TickRates| ticks.isolated.as_ref().map_or(0.0, |rates| rates.worst);
+    let ticks = proofs.iter().filter_map(|proof| proof.ticks.as_ref());
+    let isolate = experiment.guest.isolate.as_ref();
+    Isolation {
+        requested: isolate.map(|isolate| cpu_list::format(&isolate.cpus)).unwrap_or_default(),
+        observed: observed(records, |machine| isolated_in(machine, isolate)).unwrap_or_default(),
+        proven: isolate.map(|_| !proofs.is_empty() && differences.is_empty()),
+        differences,
+        rows: rows.into_values().cloned().collect(),
+        ticks: ticks.max_by(|one, other| worst(one).total_cmp(&worst(other))).cloned(),
+    }
+}
+
+/// The isolated CPUs of a guest, in the sense of what was asked for.
+fn isolated_in(machine: &Machine, isolate: Option<&Isolate>) -> String {
+    let from = |disturbance| isolate.is_some_and(|isolate| isolate.from.contains(&disturbance));
+    let is_tick = from(Disturbance::Tick) && !from(Disturbance::Tasks);
+    if is_tick { machine.nohz_full.clone() } else { machine.isolated.clone() }
+}
+
 /// Something of the first guest that reported; all guests that count have reported the same.
-fn observed<T>(records: &[TrialRecord], what: impl Fn(&twinboot_protocol::Machine) -> T) -> Option<T> {
+fn observed<T>(records: &[TrialRecord], what: impl Fn(&Machine) -> T) -> Option<T> {
     records.iter().find_map(|record| record.machine.as_ref()).map(what)
 }
 
@@ -363,6 +435,10 @@ fn timings(findings: &Findings<'_>) -> Timings {
 
 fn warnings(findings: &Findings<'_>) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
+    let qemu = &findings.setting.host.qemu_version;
+    if let Some(trouble) = known_bad(qemu, findings.plan.arch().uname) {
+        warnings.push(format!("QEMU {qemu} is known to be broken for this machine: {trouble}"));
+    }
     for event in findings.events {
         match event {
             Event::Warning { text } if !warnings.contains(text) => warnings.push(text.clone()),

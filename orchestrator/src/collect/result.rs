@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::isolation::{Row, TickRates};
 use crate::analyse::{Judgement, Verdict};
 
 /// The version of the format that this program writes.
@@ -44,7 +45,7 @@ pub(crate) struct RunResult {
     pub(crate) source: String,
     /// The variants; the first is the base.
     pub(crate) arms: Vec<Arm>,
-    /// The guest's CPUs.
+    /// The guest's CPUs and memory nodes.
     pub(crate) topology: Topology,
     /// The guest's CPUs that were kept free of other work.
     pub(crate) isolation: Isolation,
@@ -86,6 +87,13 @@ pub(crate) struct Host {
     pub(crate) governor: Option<String>,
     /// The host's kernel release.
     pub(crate) kernel: String,
+    /// The largest share of its CPU time that its own hypervisor took during a trial: 0.05 is 5 %. Absent
+    /// where it does not say.
+    pub(crate) stolen: Option<f64>,
+    /// Guests that ran side by side; 1 when nothing was booted.
+    pub(crate) guests_at_once: u32,
+    /// What is known to be wrong with this QEMU for this machine.
+    pub(crate) known_bad: Option<String>,
 }
 
 /// One variant under test, as built and booted.
@@ -116,7 +124,7 @@ pub(crate) struct Patch {
     pub(crate) files: Vec<String>,
 }
 
-/// The guest's CPUs, as asked for and as found by the agent in every guest.
+/// The guest's CPUs and memory nodes, as asked for and as found by the agent in every guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Topology {
     pub(crate) requested: Shape,
@@ -128,16 +136,29 @@ pub(crate) struct Topology {
     pub(crate) differences: Vec<String>,
 }
 
-/// How CPUs are arranged.
+/// How CPUs and memory are arranged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Shape {
     pub(crate) sockets: u32,
-    /// Of each socket.
+    /// Of each socket; 1 where the machine has none.
+    pub(crate) clusters: u32,
+    /// Of each cluster.
     pub(crate) cores: u32,
     /// Of each core.
     pub(crate) threads: u32,
-    /// Memory nodes.
-    pub(crate) nodes: u32,
+    /// Memory nodes, by number; none where the kernel does not show any.
+    pub(crate) nodes: Vec<Node>,
+    /// From each memory node to each, as firmware says it: 10 within a node.
+    pub(crate) distances: Vec<Vec<u32>>,
+}
+
+/// Memory and the CPUs near to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Node {
+    /// A CPU list; empty when none is near.
+    pub(crate) cpus: String,
+    /// As asked for; observed, what the kernel left after taking its own.
+    pub(crate) memory_mib: u64,
 }
 
 /// The guest's isolated CPUs.
@@ -151,6 +172,10 @@ pub(crate) struct Isolation {
     pub(crate) proven: Option<bool>,
     /// What was not as asked for, in words.
     pub(crate) differences: Vec<String>,
+    /// What was checked; of each, the first guest that could not prove it, or else the first guest.
+    pub(crate) rows: Vec<Row>,
+    /// Ticks of busy CPUs in the guest that had most; absent when none were counted.
+    pub(crate) ticks: Option<TickRates>,
 }
 
 /// How the trials were planned and judged.
@@ -235,6 +260,6 @@ pub(crate) struct Timings {
 impl Shape {
     /// How many CPUs that makes.
     pub(crate) fn cpus(&self) -> u32 {
-        self.sockets * self.cores * self.threads
+        self.sockets * self.clusters * self.cores * self.threads
     }
 }

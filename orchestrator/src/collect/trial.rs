@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use twinboot_protocol::{Histogram, Machine, Message, WorkloadResult};
 
+use crate::agent::isolation::{self, Proof};
 use crate::agent::verify::{self, Expected};
 use crate::cache::digest;
-use crate::config::{Metric, Statistic};
+use crate::config::{Isolate, Metric, Statistic};
 use crate::vm::fault::Fault;
 use crate::vm::guest::{GuestRun, Outcome};
 
@@ -34,11 +35,16 @@ pub(crate) struct TrialRecord {
     /// How many samples stand behind each metric.
     pub(crate) samples: BTreeMap<String, u64>,
     pub(crate) machine: Option<Machine>,
+    /// When the experiment isolates CPUs; its differences are among the others.
+    pub(crate) isolation: Option<Proof>,
     pub(crate) results: Vec<WorkloadResult>,
     /// From QEMU's start to the agent's first frame, in seconds.
     pub(crate) boot_seconds: Option<f64>,
     /// From QEMU's start to its end, in seconds.
     pub(crate) seconds: f64,
+    /// The share of the host's CPU time that its own hypervisor took meanwhile; absent where it does not say.
+    #[serde(default)]
+    pub(crate) stolen: Option<f64>,
 }
 
 /// Which trial it was.
@@ -55,12 +61,13 @@ pub(crate) fn record(
     identity: Identity,
     run: GuestRun,
     expected: &Expected<'_>,
+    isolate: Option<&Isolate>,
     metrics: &[Metric],
 ) -> TrialRecord {
     let Identity { number, block, arm, seed } = identity;
     let digest = digest(run.messages.iter().map(|(payload, _)| payload));
     let complete = run.messages.iter().any(|(_, message)| matches!(message, Message::Done { .. }));
-    let (mut machine, mut results, mut differences) = (None, Vec::new(), Vec::new());
+    let (mut machine, mut observed, mut results, mut differences) = (None, None, Vec::new(), Vec::new());
     for (_, message) in run.messages {
         match message {
             Message::Hello { protocol, .. } => differences.extend(verify::protocol_matches(protocol).err()),
@@ -69,9 +76,16 @@ pub(crate) fn record(
                 machine = Some(*seen);
             }
             Message::Result(result) => results.push(*result),
+            Message::Isolation(seen) => observed = Some(*seen),
             Message::Phase { .. } | Message::Failed { .. } | Message::Done { .. } => {}
         }
     }
+    // A guest that died earlier is a fault, not one that was not isolated.
+    let reported = machine.as_ref().filter(|_| complete || observed.is_some());
+    let isolation = isolate.zip(reported).map(|(isolate, machine)| {
+        isolation::prove(isolate, expected.topology.cpus(), machine, observed.as_ref())
+    });
+    differences.extend(isolation.iter().flat_map(Proof::differences).cloned());
     differences.extend(results.iter().filter_map(short_of_samples));
     let mut record = TrialRecord {
         number,
@@ -88,9 +102,11 @@ pub(crate) fn record(
         metrics: BTreeMap::new(),
         samples: BTreeMap::new(),
         machine,
+        isolation,
         results,
         boot_seconds: run.times.hello.as_ref().map(Duration::as_secs_f64),
         seconds: run.times.end.as_secs_f64(),
+        stolen: None,
     };
     for metric in metrics {
         let Some(latency) = latency_of(&record.results, &metric.workload) else { continue };
@@ -103,6 +119,12 @@ pub(crate) fn record(
 }
 
 impl TrialRecord {
+    /// Differences other than those of isolation.
+    pub(crate) fn other_differences(&self) -> impl Iterator<Item = &String> {
+        let of_isolation: Vec<&String> = self.isolation.iter().flat_map(Proof::differences).collect();
+        self.differences.iter().filter(move |difference| !of_isolation.contains(difference))
+    }
+
     /// Whether its figures may be judged: it ended well, or with a warning that the caller has excused.
     pub(crate) fn is_usable(&self, warning_excused: bool) -> bool {
         let fault_excused = self.fault.as_ref().is_none_or(|_| warning_excused && self.complete);

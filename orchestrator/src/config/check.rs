@@ -4,17 +4,18 @@
 //! because any problem makes the whole file invalid.
 
 mod kernel;
+mod machine;
 mod trial;
 
 use std::path::{Path, PathBuf};
 
 use super::diagnose::{self, Problem};
 use super::located::Located;
-use super::{Accel, Arm, Clock, ConfigError, Experiment, Guest, Topology, names, raw, size};
+use super::{Accel, Arm, Clock, ConfigError, Experiment, Guest, names, raw, size};
 use crate::fs;
 
 #[cfg(test)]
-pub(super) use kernel::OWN_FRAGMENTS;
+pub(super) use {kernel::OWN_FRAGMENTS, machine::OWN_MACHINES};
 
 /// Reads and checks one file.
 pub(super) fn load(file: &Path) -> Result<Experiment, ConfigError> {
@@ -27,13 +28,13 @@ pub(super) fn load(file: &Path) -> Result<Experiment, ConfigError> {
     parse(file, &text, &Place { directory, home })
 }
 
-/// The same for a text that was read from `file`, without a look at the world.
+/// The same for a text that was read from `file`. Of the world it sees the machine's file, if there is one.
 pub(super) fn parse(file: &Path, text: &str, place: &Place) -> Result<Experiment, ConfigError> {
     let options = serde_yaml::options! { with_snippet: false };
     let raw = serde_yaml::from_str_with_options(text, options)
         .map_err(|error| ConfigError::invalid(file, text, vec![diagnose::translate(&error, text)]))?;
     let mut findings = Findings::default();
-    let experiment = experiment(raw, file, place, &mut findings);
+    let experiment = experiment(raw, file, place, &mut findings)?;
     match experiment {
         Some(experiment) if findings.problems.is_empty() => Ok(experiment),
         _ => Err(ConfigError::invalid(file, text, findings.problems)),
@@ -71,73 +72,65 @@ impl Findings {
     }
 }
 
-/// `None` only when there are findings.
+/// `None` only when there are findings; an error when a file that it names is wrong.
 fn experiment(
     raw: raw::Experiment,
     file: &Path,
     place: &Place,
     findings: &mut Findings,
-) -> Option<Experiment> {
+) -> Result<Option<Experiment>, ConfigError> {
     let name = findings.keep(checked_name(&raw.name));
     let question = raw.question.0.and_then(|question| findings.keep(plain_text(&question)));
     let kernel = kernel::kernel(&raw.kernel, place, findings);
-    let cpus = findings.keep(cpu_count(&raw.guest.topology));
-    let guest = guest(&raw.guest, findings);
+    let machine = machine::of_guest(&raw.guest, place, findings)?;
+    let cpus =
+        machine.as_ref().and_then(|machine| findings.keep(machine::cpu_count(&machine.value.topology)));
+    let guest =
+        machine.zip(cpus).and_then(|(machine, cpus)| guest(&raw.guest.value, &machine, cpus, findings));
     let arms = arms(&raw.arms, place, findings);
     let metrics = trial::Measured::of(&raw.trial);
     let trial = trial::trial(&raw.trial, cpus, findings);
     let judge = trial::judge(&raw.judge, &metrics, findings);
-    Some(Experiment {
-        name: name?,
-        question,
-        file: file.to_owned(),
-        kernel,
-        guest,
-        arms,
-        trial,
-        judge: judge?,
-    })
+    let whole = || {
+        Some(Experiment {
+            name: name?,
+            question,
+            file: file.to_owned(),
+            kernel,
+            guest: guest?,
+            arms,
+            trial,
+            judge: judge?,
+        })
+    };
+    Ok(whole())
 }
 
-fn guest(raw: &raw::Guest, findings: &mut Findings) -> Guest {
+/// `None` only when there are findings.
+fn guest(
+    raw: &raw::Guest,
+    machine: &Located<raw::Machine>,
+    cpus: u32,
+    findings: &mut Findings,
+) -> Option<Guest> {
     if (raw.clock.value, raw.accel.value) == (Clock::Virtual, Accel::Kvm) {
         findings.add(raw.accel.problem(
             "KVM has no virtual clock",
             "expected auto or tcg, or `clock: wall`: the virtual clock counts emulated instructions",
         ));
     }
-    let topology = &raw.topology.value;
-    Guest {
-        arch: raw.arch,
-        topology: Topology {
-            sockets: topology.sockets.value,
-            cores: topology.cores.value,
-            threads: topology.threads.value,
-        },
-        memory_mib: findings
-            .keep(quantity("an amount of memory", &raw.memory, size::memory_mib))
-            .unwrap_or(0),
+    let topology = machine::topology(machine, cpus, findings);
+    let isolate = raw.isolate.0.as_ref().and_then(|isolate| machine::isolate(isolate, cpus, findings));
+    let cmdline = kernel::cmdline(&raw.cmdline, findings);
+    let topology = topology?;
+    Some(Guest {
+        arch: machine.value.arch.value,
+        emulator_threads: raw.emulator_threads.0,
+        topology,
         accel: raw.accel.value,
         clock: raw.clock.value,
-        cmdline: kernel::cmdline(&raw.cmdline, findings),
-    }
-}
-
-/// How many CPUs a topology has, from 1 to the most that Linux can be built for.
-fn cpu_count(topology: &Located<raw::Topology>) -> Result<u32, Problem> {
-    const MOST: u32 = 8192;
-    let raw::Topology { sockets, cores, threads } = &topology.value;
-    for part in [sockets, cores, threads] {
-        if part.value == 0 {
-            return Err(part.problem("a topology without CPUs", "expected at least 1"));
-        }
-    }
-    let cpus = sockets.value.checked_mul(cores.value).and_then(|cpus| cpus.checked_mul(threads.value));
-    cpus.filter(|&cpus| cpus <= MOST).ok_or_else(|| {
-        topology.problem(
-            "a topology with more CPUs than Linux can have",
-            format!("expected sockets x cores x threads of at most {MOST}"),
-        )
+        isolate,
+        cmdline,
     })
 }
 
@@ -196,4 +189,10 @@ fn quantity<T>(
     read(&text.value).map_err(|expected| {
         text.problem(format!("`{}` is not {kind}", text.value), format!("expected {expected}"))
     })
+}
+
+/// A list of CPUs that a guest has.
+fn cpu_list(list: &Located<raw::CpuList>, count: u32) -> Result<Vec<u32>, Problem> {
+    let text = Located { value: list.value.0.clone(), mark: list.mark };
+    quantity("a list of this guest's CPUs", &text, |text| size::cpus(text, count))
 }

@@ -41,6 +41,11 @@ impl<T> Located<T> {
     pub(super) fn default_of(value: T) -> Self {
         Self { value, mark: Mark { line: 1, column: 1, length: 0 } }
     }
+
+    /// The value as if it stood elsewhere.
+    pub(super) fn moved_to(self, mark: Mark) -> Self {
+        Self { value: self.value, mark }
+    }
 }
 
 impl<T: PartialEq> PartialEq for Located<T> {

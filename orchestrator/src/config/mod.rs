@@ -3,7 +3,8 @@
 //!
 //! `raw` is what a person wrote, `check` turns it into what can be planned, `diagnose` words what is
 //! wrong with file, line, column and the nearest valid name, `schema` is the same structure for editors.
-//! Reading the one file is all the input this stage does; it never looks at the host.
+//! Reading the file, and that of a machine it names, is all the input this stage does; it never looks at
+//! the host.
 
 mod check;
 mod diagnose;
@@ -22,7 +23,10 @@ use serde::{Deserialize, Serialize};
 use twinboot_protocol::Workload;
 
 pub(crate) use diagnose::ConfigError;
+pub(crate) use names::cpus as cpu_words;
 pub(crate) use schema::schema;
+#[cfg(test)]
+pub(crate) use tests::{own_machines, with_guest};
 
 /// One experiment, checked. Every path in it is absolute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +66,18 @@ pub(crate) struct Kernel {
     pub(crate) sources: Vec<Source>,
     /// Configuration beside the base's and the architecture's fragments, applied in order.
     pub(crate) config: KernelConfig,
+    pub(crate) compiler: Compiler,
+}
+
+/// What compiles the kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Compiler {
+    /// GCC and the GNU binary utilities.
+    #[default]
+    Gcc,
+    /// Clang and LLVM's binary utilities: the kernel's `LLVM=1`.
+    Clang,
 }
 
 /// Kernel configuration asked for.
@@ -109,10 +125,12 @@ pub(crate) enum Location {
 pub(crate) struct Guest {
     pub(crate) arch: Arch,
     pub(crate) topology: Topology,
-    /// In MiB.
-    pub(crate) memory_mib: u64,
     pub(crate) accel: Accel,
+    /// For plain emulation; what suits the architecture when absent.
+    pub(crate) emulator_threads: Option<EmulatorThreads>,
     pub(crate) clock: Clock,
+    /// CPUs that are kept free of other work.
+    pub(crate) isolate: Option<Isolate>,
     /// Kernel parameters beside the architecture's.
     pub(crate) cmdline: Vec<String>,
 }
@@ -124,23 +142,75 @@ pub(crate) struct Guest {
 pub(crate) enum Arch {
     #[serde(rename = "x86_64")]
     X86_64,
+    Aarch64,
+    Ppc64le,
 }
 
-/// How the CPUs are arranged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How CPUs and memory are arranged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Topology {
     pub(crate) sockets: u32,
-    /// Cores of each socket.
+    /// Clusters of each socket; 1 is a machine without them.
+    pub(crate) clusters: u32,
+    /// Cores of each cluster.
     pub(crate) cores: u32,
     /// Threads of each core.
     pub(crate) threads: u32,
+    /// Memory nodes, at least one. Each CPU is in exactly one.
+    pub(crate) nodes: Vec<MemoryNode>,
+    /// From each node to each, as ACPI counts: 10 within a node.
+    pub(crate) distances: Vec<Vec<u32>>,
+}
+
+/// A memory node: memory and the CPUs near to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MemoryNode {
+    /// Sorted; may be empty.
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) memory_mib: u64,
 }
 
 impl Topology {
-    /// How many CPUs that makes.
-    pub(crate) fn cpus(self) -> u32 {
-        self.sockets * self.cores * self.threads
+    /// One node with everything.
+    pub(crate) fn flat(sockets: u32, cores: u32, threads: u32, memory_mib: u64) -> Self {
+        let node = MemoryNode { cpus: (0..sockets * cores * threads).collect(), memory_mib };
+        Self { sockets, clusters: 1, cores, threads, nodes: vec![node], distances: vec![vec![10]] }
     }
+
+    /// How many CPUs that makes.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.sockets * self.clusters * self.cores * self.threads
+    }
+
+    /// The memory of all nodes, in MiB.
+    pub(crate) fn memory_mib(&self) -> u64 {
+        self.nodes.iter().map(|node| node.memory_mib).sum()
+    }
+}
+
+/// CPUs that are kept free of other work, and of what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Isolate {
+    /// Sorted, never empty, never all.
+    pub(crate) cpus: Vec<u32>,
+    /// Sorted, each once, never empty.
+    pub(crate) from: Vec<Disturbance>,
+}
+
+/// What an isolated CPU is kept free of.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Disturbance {
+    /// Tasks that were not put there: `isolcpus=domain`, and with it unbound workqueues.
+    Tasks,
+    /// The timer tick, while one task runs: `nohz_full`.
+    Tick,
+    /// RCU callbacks: `rcu_nocbs`.
+    Rcu,
+    /// Device interrupts: `irqaffinity`, and `isolcpus=managed_irq`.
+    Interrupts,
 }
 
 /// What executes the guest's instructions.
@@ -153,6 +223,16 @@ pub(crate) enum Accel {
     Kvm,
     /// Emulation.
     Tcg,
+}
+
+/// How many threads emulate the guest's CPUs against the host's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EmulatorThreads {
+    /// One for all CPUs, which take turns.
+    One,
+    /// One for each CPU.
+    Each,
 }
 
 /// What the guest's clock counts.

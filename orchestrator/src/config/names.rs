@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How architectures, statistics and metrics are written, and what helps with a name that is not known.
+//! How architectures, CPUs, statistics and metrics are written, and what helps with a name that is not
+//! known.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Arch, Metric, Statistic};
+use super::{Arch, Disturbance, Metric, Statistic};
 
 /// A name that stands for nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,12 +18,29 @@ pub(crate) struct NameError {
 }
 
 impl Arch {
-    const ALL: [Self; 1] = [Self::X86_64];
+    const ALL: [Self; 3] = [Self::X86_64, Self::Aarch64, Self::Ppc64le];
 
     /// As the experiment file and `uname -m` have it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+            Self::Ppc64le => "ppc64le",
+        }
+    }
+}
+
+impl Disturbance {
+    /// In the order in which they are sorted.
+    pub(crate) const ALL: [Self; 4] = [Self::Tasks, Self::Tick, Self::Rcu, Self::Interrupts];
+
+    /// As the experiment file has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tasks => "tasks",
+            Self::Tick => "tick",
+            Self::Rcu => "rcu",
+            Self::Interrupts => "interrupts",
         }
     }
 }
@@ -121,6 +139,12 @@ pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
+/// CPUs in words: `CPU 7`, `CPUs 0-3,8`.
+pub(crate) fn cpus(cpus: &[u32]) -> String {
+    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    format!("{word} {}", twinboot_protocol::cpu_list::format(cpus))
+}
+
 /// The names to choose from and the one that was probably meant, in words.
 pub(super) fn one_of<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> String {
     let valid: Vec<&str> = valid.into_iter().collect();
@@ -183,7 +207,10 @@ mod tests {
             "unknown statistic `p9`: expected one of mean, median, p90, p99, p999, max; did you mean `p90`?"
         );
         assert_eq!(error("p99"), format!("unknown metric `p99`: {METRIC_FORM}"));
-        assert_eq!("x86-64".parse::<Arch>().unwrap_err().expected, "expected x86_64");
+        assert_eq!(
+            "x86-64".parse::<Arch>().unwrap_err().expected,
+            "expected one of x86_64, aarch64, ppc64le; did you mean `x86_64`?"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use twinboot_protocol::{Channel, Partners, Spin as ProtocolSpin};
 
 use super::located::{Located, Maybe};
-use super::{Accel, Arch, Clock};
+use super::{Accel, Arch, Clock, Compiler, Disturbance, EmulatorThreads};
 
 /// One question about a kernel patch: the arms to compare, the guest to boot them in, the load to put
 /// on them and how to judge what was measured.
@@ -28,7 +28,7 @@ pub(super) struct Experiment {
     #[serde(default)]
     pub(super) question: Maybe<Located<String>>,
     pub(super) kernel: Kernel,
-    pub(super) guest: Guest,
+    pub(super) guest: Located<Guest>,
     /// The variants to compare, in order. The first is the base; at least two.
     #[schemars(extend("minProperties" = 2))]
     pub(super) arms: Located<IndexMap<Located<Name>, Arm>>,
@@ -56,6 +56,9 @@ pub(super) struct Kernel {
     /// Single options, applied last: `CONFIG_FOO: y`, `n`, a number or a string.
     #[serde(default)]
     pub(super) options: Options,
+    /// What compiles the kernels; `gcc` unless said otherwise.
+    #[serde(default)]
+    pub(super) compiler: Compiler,
 }
 
 /// Single options of the kernel's configuration, without modules.
@@ -120,38 +123,145 @@ pub(super) struct Git {
     pub(super) revision: Located<String>,
 }
 
-/// The guest that every arm boots.
+/// The guest that every arm boots: a `machine` by name, or `arch`, `topology` and `memory`, or a machine
+/// of which some of these are replaced.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{"required": ["machine"]}, {"required": ["arch", "topology"]}]))]
 pub(super) struct Guest {
-    pub(super) arch: Arch,
-    pub(super) topology: Located<Topology>,
-    /// A whole number and K, M or G, at least 128M.
+    /// A machine that a file of its own describes: a bare word is one of Twinboot's own, anything with a
+    /// `/` or ending in `.yaml` is a file, relative to this one. What else stands here replaces its parts.
+    #[serde(default)]
+    pub(super) machine: Maybe<Located<String>>,
+    #[serde(default)]
+    pub(super) arch: Maybe<Located<Arch>>,
+    #[serde(default)]
+    pub(super) topology: Maybe<Located<Topology>>,
+    /// All memory: a whole number and K, M or G, at least 128M. May be left out where each of `nodes` has
+    /// its own.
+    #[serde(default)]
     #[schemars(regex(pattern = "^[0-9]+[KMG]$"))]
-    pub(super) memory: Located<String>,
+    pub(super) memory: Maybe<Located<String>>,
+    #[serde(default)]
+    pub(super) nodes: Maybe<Located<Nodes>>,
+    /// How far it is from each memory node to each, as firmware says it: 10 within a node, 11 to 254 from
+    /// one to another, the same in both directions. Without it, nodes are 20 apart.
+    #[serde(default)]
+    pub(super) distances: Maybe<Located<Distances>>,
     /// What executes the guest's instructions.
     #[serde(default = "default_accel")]
     pub(super) accel: Located<Accel>,
+    /// Threads of plain emulation, whose figures are never judged: `one` for all CPUs, or `each` CPU its own.
+    /// Without it, what suits the architecture and the number of CPUs.
+    #[serde(default)]
+    pub(super) emulator_threads: Maybe<EmulatorThreads>,
     /// What the guest's clock counts.
     #[serde(default = "default_clock")]
     pub(super) clock: Located<Clock>,
+    #[serde(default)]
+    pub(super) isolate: Maybe<Isolate>,
     /// Kernel parameters beside Twinboot's own, each one entry.
     #[serde(default)]
     pub(super) cmdline: Vec<Located<String>>,
 }
 
-/// How the CPUs are arranged: sockets of cores of threads.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// A machine: the content of a file that a guest names, and what a guest amounts to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Machine {
+    pub(super) arch: Located<Arch>,
+    pub(super) topology: Located<Topology>,
+    #[serde(default)]
+    pub(super) memory: Maybe<Located<String>>,
+    #[serde(default)]
+    pub(super) nodes: Maybe<Located<Nodes>>,
+    #[serde(default)]
+    pub(super) distances: Maybe<Located<Distances>>,
+}
+
+/// How the CPUs are arranged: sockets of clusters of cores of threads. They are numbered in this order,
+/// the threads of a core next to each other.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Topology {
     #[schemars(range(min = 1))]
     pub(super) sockets: Located<u32>,
-    /// Cores of each socket.
+    /// Clusters of each socket; without it there are none. Only aarch64 has them.
+    #[serde(default = "default_clusters")]
+    #[schemars(range(min = 1))]
+    pub(super) clusters: Located<u32>,
+    /// Cores of each cluster, or of each socket where there are no clusters.
     #[schemars(range(min = 1))]
     pub(super) cores: Located<u32>,
     /// Threads of each core.
     #[schemars(range(min = 1))]
     pub(super) threads: Located<u32>,
+}
+
+/// Memory nodes: how many, which share CPUs and memory evenly, or each of them; 1 when left out.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum Nodes {
+    /// So many: each has whole sockets, or an equal part of one.
+    Even(#[schemars(range(min = 1, max = 128))] u32),
+    /// Each with its CPUs, in the order of their CPUs. Those without CPUs come last.
+    Each(#[schemars(length(min = 1, max = 128))] Vec<Located<Node>>),
+}
+
+/// A memory node.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Node {
+    /// The CPUs near to this memory, all threads of a core together; without it there are none.
+    #[serde(default)]
+    pub(super) cpus: Maybe<Located<CpuList>>,
+    /// A whole number and K, M or G, at least 16M.
+    #[schemars(regex(pattern = "^[0-9]+[KMG]$"))]
+    pub(super) memory: Located<String>,
+}
+
+/// A row for each memory node, with its distance to each.
+pub(super) type Distances = Vec<Located<Vec<Located<u32>>>>;
+
+impl<'de> Deserialize<'de> for Nodes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Forms;
+
+        impl<'de> Visitor<'de> for Forms {
+            type Value = Nodes;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("how many nodes, or a list of `{cpus: 0-3, memory: 1G}`")
+            }
+
+            fn visit_u64<E>(self, count: u64) -> Result<Nodes, E> {
+                Ok(Nodes::Even(u32::try_from(count).unwrap_or(u32::MAX)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Nodes, A::Error> {
+                let mut nodes = Vec::new();
+                while let Some(node) = entries.next_element()? {
+                    nodes.push(node);
+                }
+                Ok(Nodes::Each(nodes))
+            }
+        }
+
+        deserializer.deserialize_any(Forms)
+    }
+}
+
+/// CPUs that are kept free of other work. The kernel parameters for it, the kernel fragment `isolation` and
+/// the proof in the guest come with it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Isolate {
+    /// Such as `1-31,33-63` (inside `{ }` in quotes). Workloads may use them.
+    pub(super) cpus: Located<CpuList>,
+    /// Of what they are kept free; of all of it when left out.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub(super) from: Maybe<Located<Vec<Located<Disturbance>>>>,
 }
 
 /// One variant: what it has beyond the common kernel and guest. `{}` is the plain kernel.
@@ -356,6 +466,10 @@ const METRIC: &str = r"^[A-Za-z0-9_-]+\.(mean|median|p90|p99|p999|max)$";
 
 fn default_accel() -> Located<Accel> {
     Located::default_of(Accel::Auto)
+}
+
+fn default_clusters() -> Located<u32> {
+    Located::default_of(1)
 }
 
 fn default_clock() -> Located<Clock> {

@@ -5,14 +5,35 @@
 /// What was expected, in words that fit after "expected".
 pub(super) type Expected = String;
 
-/// `512M` in MiB. K, M and G are powers of 1024.
+/// What a guest needs.
+pub(super) const LEAST_MEMORY_MIB: u64 = 128;
+/// Linux overlooks very small memory nodes.
+pub(super) const LEAST_NODE_MEMORY_MIB: u64 = 16;
+
+/// `512M` in MiB, for a whole guest. K, M and G are powers of 1024.
 pub(super) fn memory_mib(text: &str) -> Result<u64, Expected> {
+    match mebibytes(text)? {
+        mib if mib < LEAST_MEMORY_MIB => {
+            Err(format!("at least {LEAST_MEMORY_MIB}M, which a kernel needs to boot"))
+        }
+        mib => Ok(mib),
+    }
+}
+
+/// The same for one memory node of several.
+pub(super) fn node_memory_mib(text: &str) -> Result<u64, Expected> {
+    match mebibytes(text)? {
+        mib if mib < LEAST_NODE_MEMORY_MIB => {
+            Err(format!("at least {LEAST_NODE_MEMORY_MIB}M, as Linux overlooks very small nodes"))
+        }
+        mib => Ok(mib),
+    }
+}
+
+fn mebibytes(text: &str) -> Result<u64, Expected> {
     const UNITS: [(&str, u64); 3] = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
     const MIB: u64 = 1 << 20;
     let bytes = number_with_unit(text, &UNITS).ok_or("a whole number and K, M or G, such as 512M")?;
-    if bytes < 128 * MIB {
-        return Err("at least 128M, which a kernel needs to boot".to_owned());
-    }
     if bytes % MIB != 0 {
         return Err("a whole number of megabytes".to_owned());
     }
@@ -132,6 +153,11 @@ mod tests {
                 ("99999999999999G", "refused"),
             ],
         );
+    }
+
+    #[test]
+    fn memory_of_a_node_in_mib() {
+        check(node_memory_mib, &[("16M", "16"), ("1G", "1024"), ("15M", "refused"), ("16", "refused")]);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::{env, fs};
 
 use twinboot_protocol::{Channel, Hogs, Partners, Pingpong, Spin, Workload};
 
-use super::check::{OWN_FRAGMENTS, Place, parse};
+use super::check::{OWN_FRAGMENTS, OWN_MACHINES, Place, parse};
 use super::*;
+use crate::vm::arch;
 
 /// Where the package lies; the paths in messages are relative to it.
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
@@ -98,6 +99,7 @@ fn every_key_arrives() {
                 },
                 Source::Debian { package: "linux-source-6.12".to_owned() },
             ],
+            compiler: Compiler::Gcc,
             config: config(
                 vec![
                     Fragment::Named("isolation".to_owned()),
@@ -109,9 +111,20 @@ fn every_key_arrives() {
         },
         guest: Guest {
             arch: Arch::X86_64,
-            topology: Topology { sockets: 2, cores: 4, threads: 2 },
-            memory_mib: 2048,
+            topology: Topology {
+                sockets: 2,
+                clusters: 1,
+                cores: 4,
+                threads: 2,
+                nodes: vec![
+                    MemoryNode { cpus: (0..8).collect(), memory_mib: 1024 },
+                    MemoryNode { cpus: (8..16).collect(), memory_mib: 1024 },
+                ],
+                distances: vec![vec![10, 21], vec![21, 10]],
+            },
+            isolate: Some(Isolate { cpus: (2..16).collect(), from: Disturbance::ALL.to_vec() }),
             accel: Accel::Kvm,
+            emulator_threads: None,
             clock: Clock::Wall,
             cmdline: vec!["nosmt".to_owned(), r#"dyndbg="file core.c +p""#.to_owned()],
         },
@@ -188,7 +201,99 @@ fn every_key_arrives() {
 }
 
 #[test]
+fn what_stands_beside_a_machine_replaces_its_parts() {
+    let experiment = read(Path::new("tests/configs/valid/machine-from-a-file.yaml")).unwrap();
+    let node = |cpus: std::ops::Range<u32>, memory_mib| MemoryNode { cpus: cpus.collect(), memory_mib };
+    let expected = Guest {
+        arch: Arch::Aarch64,
+        topology: Topology {
+            sockets: 1,
+            clusters: 3,
+            cores: 1,
+            threads: 4,
+            nodes: vec![node(0..8, 128), node(8..12, 256), node(0..0, 16)],
+            distances: vec![vec![10, 20, 31], vec![20, 10, 32], vec![31, 32, 10]],
+        },
+        accel: Accel::Auto,
+        emulator_threads: None,
+        clock: Clock::Virtual,
+        isolate: Some(Isolate {
+            cpus: vec![0, 4, 5, 6, 7],
+            from: vec![Disturbance::Tasks, Disturbance::Interrupts],
+        }),
+        cmdline: vec![],
+    };
+    assert_eq!(experiment.guest, expected);
+}
+
+/// A small experiment whose guest is described by `guest` alone.
+#[track_caller]
+pub(crate) fn with_guest(guest: &str) -> Result<Experiment, ConfigError> {
+    with("topology: {sockets: 1, cores: 2, threads: 1}\n  memory: 128M\n  arch: x86_64", guest)
+}
+
+/// Twinboot's own machines, by name.
+pub(crate) fn own_machines() -> Vec<(&'static str, (Arch, Topology))> {
+    let machine = |name| {
+        let guest = with_guest(&format!("machine: {name}")).unwrap().guest;
+        (name, (guest.arch, guest.topology))
+    };
+    OWN_MACHINES.map(|(name, _)| machine(name)).to_vec()
+}
+
+#[test]
+fn own_machines_are_valid_and_are_those_in_the_folder() {
+    let mut names: Vec<String> = files("../configs/topologies")
+        .iter()
+        .map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, OWN_MACHINES.map(|(name, _)| name));
+    for (name, (arch, topology)) in own_machines() {
+        assert_eq!(arch::spec(arch).refuse(&topology), None, "{name}");
+        let cpus: u32 = name.rsplit_once('-').unwrap().1.parse().unwrap();
+        assert_eq!(topology.cpus(), cpus, "{name}");
+        // They are emulated on laptops.
+        assert!(topology.memory_mib() <= 4096, "{name}");
+    }
+}
+
+#[test]
+fn nodes_are_shared_out_evenly() {
+    #[track_caller]
+    fn check(topology: &str, nodes: u32, expected: &str) {
+        let text = format!("arch: aarch64\n  topology: {topology}\n  nodes: {nodes}\n  memory: 1G");
+        let shown = match with_guest(&text) {
+            Ok(experiment) => experiment
+                .guest
+                .topology
+                .nodes
+                .iter()
+                .map(|node| cpu_words(&node.cpus))
+                .collect::<Vec<_>>()
+                .join(" "),
+            Err(_) => "refused".to_owned(),
+        };
+        assert_eq!(shown, expected, "{topology} {nodes}");
+    }
+    check("{sockets: 2, cores: 2, threads: 2}", 1, "CPUs 0-7");
+    check("{sockets: 2, cores: 2, threads: 2}", 2, "CPUs 0-3 CPUs 4-7");
+    check("{sockets: 2, cores: 2, threads: 2}", 4, "CPUs 0-1 CPUs 2-3 CPUs 4-5 CPUs 6-7");
+    check("{sockets: 2, cores: 2, threads: 2}", 8, "refused");
+    check("{sockets: 4, cores: 1, threads: 1}", 2, "CPUs 0-1 CPUs 2-3");
+    check("{sockets: 2, clusters: 2, cores: 1, threads: 1}", 4, "CPU 0 CPU 1 CPU 2 CPU 3");
+    check("{sockets: 3, cores: 2, threads: 1}", 2, "refused");
+    check("{sockets: 2, cores: 2, threads: 2}", 0, "refused");
+    check("{sockets: 2, cores: 2, threads: 2}", 4_000_000_000, "refused");
+}
+
+#[test]
 fn what_is_left_out_has_its_default() {
+    let experiment =
+        with_guest("machine: laptop-8\n  topology: {sockets: 2, cores: 1, threads: 1}\n  nodes: 2").unwrap();
+    let Guest { topology, isolate, .. } = experiment.guest;
+    assert_eq!(topology.distances, [[10, 20], [20, 10]]);
+    assert_eq!((topology.clusters, isolate), (1, None));
     let experiment = read(Path::new("tests/configs/valid/smallest.yaml")).unwrap();
     assert_eq!((experiment.guest.accel, experiment.guest.clock), (Accel::Auto, Clock::Virtual));
     let Judge { also, minimum_effect, blocks, seed, .. } = experiment.judge;
@@ -244,6 +349,38 @@ fn single_values_are_held_against_the_rest() {
     check("arms: {base: {}", "arms: {base: {options: {CONFIGX: y}}", short);
     check(mean, "primary: pingpong.mean\n  blocks: 200", "accepted");
     check(mean, "primary: pingpong.mean\n  blocks: 201", "x.yaml:14:11: not a number of blocks");
+}
+
+#[test]
+fn the_parts_of_a_machine_are_held_against_each_other() {
+    #[track_caller]
+    fn check(guest: &str, expected: &str) {
+        let result = match with_guest(guest) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string().lines().next().unwrap().to_owned(),
+        };
+        assert_eq!(result, expected, "{guest}");
+    }
+    let cpus = "arch: x86_64\n  topology: {sockets: 2, cores: 2, threads: 1}";
+    let check_nodes = |rest: &str, expected: &str| check(&format!("{cpus}\n  {rest}"), expected);
+    check_nodes("memory: 1G", "accepted");
+    check_nodes("nodes: 2", "x.yaml:5:3: missing key `memory`");
+    check_nodes("memory: 1G\n  distances: [[10]]", "accepted");
+    check_nodes("memory: 1G\n  distances: [[11]]", "x.yaml:8:16: 11 is no distance from node 0 to node 0");
+    check_nodes("nodes: []", "x.yaml:7:10: not a number of memory nodes");
+    let nodes = "nodes: [{cpus: 0-1, memory: 64M}, {cpus: 2-3, memory: 64M}]";
+    check_nodes(nodes, "accepted");
+    check_nodes(&format!("{nodes}\n  memory: 128M"), "accepted");
+    let small = nodes.replace("64M", "32M");
+    check_nodes(&small, "x.yaml:7:10: 64M of memory in all nodes");
+    // A machine's memory and distances serve its nodes; others need their own.
+    let server = |rest: &str| format!("machine: x86-server-128\n  {rest}");
+    check(&server("memory: 8G"), "accepted");
+    check(&server("nodes: 1"), "x.yaml:5:12: not a distance from each of 1 nodes to each");
+    check(&server("nodes: 1\n  distances: [[10]]"), "accepted");
+    check(&server("nodes: [{cpus: 0-63, memory: 1G}, {cpus: 64-127, memory: 2G}]"), "accepted");
+    check(&server("isolate: {cpus: 0-3, from: [tasks]}"), "accepted");
+    check(&server("isolate: {cpus: 1-3, from: []}"), "x.yaml:6:30: isolated from nothing");
 }
 
 #[test]

@@ -21,15 +21,13 @@ pub(crate) struct Estimate {
 /// Estimates a plan.
 pub(crate) fn estimate(plan: &Plan, engine: Engine) -> Estimate {
     let seconds = Duration::from_secs_f64;
-    let cpus = f64::from(plan.experiment.guest.topology.cpus());
-    // Boot: about 2 s, or under the virtual clock 12 s, and more with every CPU. Then the warm-up, slowed down
-    // by what each engine makes of busy CPUs.
-    let warm_up = plan.experiment.trial.warm_up_ns as f64 / 1e9;
-    let each_trial = match engine {
-        Engine::Kvm => seconds(1.0 + 0.05 * cpus + 2.0 * warm_up),
-        Engine::TcgMulti => seconds(2.0 + 0.3 * cpus + 5.0 * warm_up),
-        Engine::TcgVirtual => seconds(12.0 + 0.5 * cpus + 30.0 * warm_up),
+    // What comes before the window is slowed down by what each engine makes of busy CPUs.
+    let slowdown = match engine {
+        Engine::Kvm => 2,
+        Engine::Tcg => 5,
+        Engine::TcgVirtual => 10,
     };
+    let each_trial = plan.boot_time(engine) + plan.before_window(engine) * slowdown + seconds(1.0);
     let (source, first_build, other_build) = (seconds(25.0), seconds(300.0), seconds(30.0));
     let arms = u32::try_from(plan.experiment.arms.len()).unwrap_or(u32::MAX);
     let trials = u32::try_from(plan.trials.len()).unwrap_or(u32::MAX);

@@ -3,17 +3,19 @@
 //! same plan, and everything after this stage only executes it.
 
 mod estimate;
+mod isolation;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use twinboot_protocol::{Orders, PROTOCOL};
 
 use crate::build::fragment::Requests;
 use crate::build::{self, BuildError};
-use crate::config::{Accel, Arm, Clock, Experiment};
+use crate::config::{Accel, Arm, Clock, EmulatorThreads, Experiment};
 use crate::vm::arch::{self, ArchSpec};
-use crate::vm::qemu::{Channels, Console, Engine, GuestSpec, arguments, command_line};
+use crate::vm::qemu::{Channels, Console, Engine, GuestSpec, KernelFiles, arguments, command_line};
 
 pub(crate) use estimate::estimate;
 
@@ -57,7 +59,7 @@ pub(crate) enum PlanError {
 /// Makes the plan.
 pub(crate) fn plan(experiment: Experiment, aa: bool, command: String) -> Result<Plan, PlanError> {
     let arch = arch::spec(experiment.guest.arch);
-    if let Some(reason) = arch.refuse(experiment.guest.topology) {
+    if let Some(reason) = arch.refuse(&experiment.guest.topology) {
         return Err(PlanError::Topology(reason));
     }
     // Fragments that cannot be read are found here, not after an hour of building.
@@ -82,7 +84,7 @@ impl Plan {
     pub(crate) fn engine(&self) -> Option<Engine> {
         match (self.experiment.guest.clock, self.experiment.guest.accel) {
             (Clock::Virtual, _) => Some(Engine::TcgVirtual),
-            (Clock::Wall, Accel::Tcg) => Some(Engine::TcgMulti),
+            (Clock::Wall, Accel::Tcg) => Some(Engine::Tcg),
             (Clock::Wall, Accel::Kvm) => Some(Engine::Kvm),
             (Clock::Wall, Accel::Auto) => None,
         }
@@ -92,16 +94,43 @@ impl Plan {
         build::requests(&self.experiment, arm)
     }
 
+    /// How long a trial takes by the guest's clock before its window opens: the proof of isolation and the warm-up.
+    pub(crate) fn before_window(&self, engine: Engine) -> Duration {
+        let isolate = self.experiment.guest.isolate.as_ref();
+        let proof = isolate.map(|isolate| isolation::proof(isolate, engine, self.emulator_threads()));
+        let proof = proof.as_ref().map(isolation::duration).unwrap_or_default();
+        proof + Duration::from_nanos(self.experiment.trial.warm_up_ns)
+    }
+
+    /// How long a guest probably takes until its agent speaks.
+    pub(crate) fn boot_time(&self, engine: Engine) -> Duration {
+        self.arch().boot_time(engine, self.experiment.guest.topology.cpus())
+    }
+
+    fn emulator_threads(&self) -> EmulatorThreads {
+        let guest = &self.experiment.guest;
+        guest.emulator_threads.unwrap_or_else(|| self.arch().emulator_threads(guest.topology.cpus()))
+    }
+
     /// The kernel's command line in the guests of an arm.
     pub(crate) fn command_line(&self, arm: &Arm, engine: Engine) -> String {
-        command_line(self.arch(), engine, &[&self.experiment.guest.cmdline, &arm.cmdline])
+        let guest = &self.experiment.guest;
+        let isolate = guest.isolate.as_ref();
+        let isolation = isolate.map(|isolate| isolation::parameters(isolate, guest.topology.cpus()));
+        let mut isolation = isolation.unwrap_or_default();
+        // What a person writes takes the place of what follows from the intent; the proof sees what it does.
+        let own: Vec<&String> = guest.cmdline.iter().chain(&arm.cmdline).collect();
+        isolation.retain(|derived| own.iter().all(|own| parameter_name(own) != parameter_name(derived)));
+        command_line(self.arch(), engine, &[&isolation, &guest.cmdline, &arm.cmdline])
     }
 
     /// What the agent is told in a trial.
-    pub(crate) fn orders(&self, trial: &PlannedTrial) -> Orders {
+    pub(crate) fn orders(&self, trial: &PlannedTrial, engine: Engine) -> Orders {
+        let isolate = self.experiment.guest.isolate.as_ref();
         Orders {
             protocol: PROTOCOL,
             seed: trial.seed,
+            isolation: isolate.map(|isolate| isolation::proof(isolate, engine, self.emulator_threads())),
             warm_up_ns: self.experiment.trial.warm_up_ns,
             workloads: self.experiment.trial.workloads.clone(),
         }
@@ -112,15 +141,15 @@ impl Plan {
         &self,
         arm: &Arm,
         engine: Engine,
-        kernel: PathBuf,
+        kernel: KernelFiles,
         initramfs: PathBuf,
         seed: u64,
     ) -> GuestSpec {
         GuestSpec {
             arch: self.arch(),
             engine,
-            topology: self.experiment.guest.topology,
-            memory_mib: self.experiment.guest.memory_mib,
+            threads: self.emulator_threads(),
+            topology: self.experiment.guest.topology.clone(),
             kernel,
             initramfs,
             command_line: self.command_line(arm, engine),
@@ -130,13 +159,19 @@ impl Plan {
 
     /// QEMU's command line for an arm, to be shown: files are named, not yet made.
     pub(crate) fn shown_qemu(&self, arm: &Arm, engine: Engine) -> String {
-        let kernel = PathBuf::from(format!("{}-{}", self.arch().image, arm.name));
+        let image = PathBuf::from(format!("{}-{}", self.arch().image, arm.name));
+        let kernel = KernelFiles { symbols: image.clone(), image };
         let guest =
             self.guest(arm, engine, kernel, PathBuf::from("initramfs.cpio"), self.experiment.judge.seed);
         let words = arguments(&guest, Console::Channels(Channels { console: 3, port: 4, qmp: 5 }));
         let words = words.iter().map(|word| crate::process::quote(word));
         std::iter::once(guest.arch.qemu.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// What stands before a parameter's value.
+fn parameter_name(parameter: &str) -> &str {
+    parameter.split('=').next().unwrap_or_default()
 }
 
 /// Blocks in ABBA order (method.md 1): each runs every arm once, with one seed; every second block runs
@@ -182,6 +217,25 @@ mod tests {
                 (1..=8).collect::<Vec<_>>()
             );
         }
+    }
+
+    #[test]
+    fn isolated_cpus_bring_fragment_parameters_and_proof() {
+        let plan = |isolate: &str| {
+            let guest = format!("machine: laptop-8\n  cmdline: [quiet]{isolate}");
+            plan(crate::config::with_guest(&guest).unwrap(), false, String::new()).unwrap()
+        };
+        let found = |plan: &Plan| {
+            let arm = &plan.experiment.arms[0];
+            let dynticks = plan.requests(arm).unwrap().0.contains_key("CONFIG_NO_HZ_FULL");
+            let command_line = plan.command_line(arm, Engine::Kvm);
+            let added = command_line.split_once("loglevel=5 ").unwrap().1.to_owned();
+            let proof = plan.orders(&plan.trials[0], Engine::Kvm).isolation;
+            (dynticks, added, proof.map(|proof| proof.cpus))
+        };
+        assert_eq!(found(&plan("")), (false, "quiet".to_owned(), None));
+        let isolate = "\n  isolate: {cpus: 6-7, from: [tick]}";
+        assert_eq!(found(&plan(isolate)), (true, "nohz_full=6-7 quiet".to_owned(), Some(vec![6, 7])));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! also as text. The order and the wording of the sections stand in `templates/report.md`; here the
 //! figures are put into words and tables.
 
+use std::collections::BTreeSet;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
@@ -10,6 +12,7 @@ use serde::Serialize;
 
 use super::table::{Align, Table, cut, wrap};
 use super::{absent, duration, metric_name, metrics_table, trial_value, verdict_words};
+use crate::agent::isolation::Row;
 use crate::analyse::words::{self, Scale};
 use crate::analyse::{Better, Judgement, Role, Verdict};
 use crate::collect::result::{Fault, Host, Isolation, RunResult, Shape, Status, Topology};
@@ -44,6 +47,8 @@ pub(crate) fn markdown(result: &RunResult) -> Result<String, ReportError> {
         host => host(&result.host),
         topology => topology(&result.topology),
         isolation => isolation(&result.isolation),
+        isolation_rows => (!result.isolation.rows.is_empty())
+            .then(|| isolation_rows(&result.isolation.rows).markdown()),
         limits => limits(result),
         faults => Serde(result.faults.iter().map(FaultText::of).collect::<Vec<_>>()),
         trials => (!result.trials.is_empty()).then(|| trials(result)),
@@ -119,28 +124,54 @@ fn topology(topology: &Topology) -> String {
 }
 
 fn shape(shape: &Shape) -> String {
-    format!(
-        "{} ({} x {} x {}, {})",
-        words::count(shape.cpus(), "CPU"),
-        words::count(shape.sockets, "socket"),
-        words::count(shape.cores, "core"),
-        words::count(shape.threads, "thread"),
-        words::count(shape.nodes, "memory node"),
-    )
+    let mut levels = vec![words::count(shape.sockets, "socket")];
+    levels.extend((1 < shape.clusters).then(|| words::count(shape.clusters, "cluster")));
+    levels.push(words::count(shape.cores, "core"));
+    levels.push(words::count(shape.threads, "thread"));
+    format!("{} ({}, {})", words::count(shape.cpus(), "CPU"), levels.join(" x "), nodes(shape))
+}
+
+fn nodes(shape: &Shape) -> String {
+    let count = words::count(u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX), "memory node");
+    let rows = shape.distances.iter().enumerate();
+    let between = rows.flat_map(|(from, row)| {
+        row.iter().enumerate().filter(move |(to, _)| from != *to).map(|(_, distance)| *distance)
+    });
+    let between = BTreeSet::from_iter(between);
+    match (between.first(), between.last()) {
+        (Some(nearest), Some(farthest)) if nearest < farthest => {
+            format!("{count} at distances {nearest} to {farthest}")
+        }
+        (Some(distance), _) => format!("{count} at distance {distance}"),
+        _ => count,
+    }
 }
 
 fn isolation(isolation: &Isolation) -> String {
     let text = match isolation.proven {
         None => "none asked for".to_owned(),
         Some(true) => format!("CPUs {}, proven in every guest", isolation.requested),
-        Some(false) if isolation.observed.is_empty() => {
-            format!("CPUs {}; NOT PROVEN, the guests had none", isolation.requested)
+        Some(false) if isolation.rows.is_empty() => {
+            format!("CPUs {}; NOT PROVEN, no guest reported", isolation.requested)
         }
-        Some(false) => {
-            format!("CPUs {}; NOT PROVEN, the guests had {}", isolation.requested, isolation.observed)
-        }
+        Some(false) => format!("CPUs {}; NOT PROVEN", isolation.requested),
     };
     with_differences(text, &isolation.differences)
+}
+
+/// What was checked to prove it.
+fn isolation_rows(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        ("what", Align::Left),
+        ("asked for", Align::Left),
+        ("in the guests", Align::Left),
+        ("proven", Align::Left),
+    ]);
+    for row in rows {
+        let proven = if row.proven { "yes" } else { "NO" };
+        table.push(vec![row.what.clone(), cut(&row.asked, 20), cut(&row.seen, 32), proven.to_owned()]);
+    }
+    table
 }
 
 fn with_differences(text: String, differences: &[String]) -> String {

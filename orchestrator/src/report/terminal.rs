@@ -5,7 +5,7 @@
 use super::table::{cut, wrap};
 use super::{metrics_table, verdict_words};
 use crate::analyse::{Verdict, words};
-use crate::collect::result::{Fault, RunResult};
+use crate::collect::result::{Fault, Isolation, RunResult};
 
 const WIDTH: usize = 80;
 
@@ -19,7 +19,7 @@ pub(crate) enum Style {
     Coloured,
 }
 
-/// The table of metrics, the faults, the warnings, and the answer; ends with a line feed.
+/// The table of metrics, the faults, the warnings, the isolation, and the answer; ends with a line feed.
 pub(crate) fn terminal(result: &RunResult, style: Style) -> String {
     let mut paragraphs = Vec::new();
     if !result.judgements.is_empty() {
@@ -27,6 +27,7 @@ pub(crate) fn terminal(result: &RunResult, style: Style) -> String {
     }
     paragraphs.extend(result.faults.iter().map(fault_text));
     paragraphs.extend(result.warnings.iter().map(|warning| wrap(&format!("WARNING: {warning}"), WIDTH, 2)));
+    paragraphs.extend(isolation_text(&result.isolation));
     let verdict = verdict_words(result.verdict).to_uppercase();
     let answer = wrap(&format!("{verdict}: {}", result.sentence), WIDTH, 0);
     paragraphs.push(answer.replacen(&verdict, &paint(&verdict, result.verdict, style), 1));
@@ -58,6 +59,23 @@ fn fault_text(fault: &Fault) -> String {
         text.push_str(&cut(line, WIDTH));
     }
     text
+}
+
+/// Whether isolated CPUs were left alone, in a sentence; nothing where nothing was checked.
+fn isolation_text(isolation: &Isolation) -> Option<String> {
+    if isolation.rows.is_empty() {
+        return None;
+    }
+    let proven = if isolation.proven? { "proven in every guest" } else { "NOT PROVEN" };
+    let mut text = format!("Isolated CPUs {}: {proven}", isolation.requested);
+    let ticks = isolation.ticks.as_ref();
+    if let Some(rates) = ticks.and_then(|ticks| ticks.isolated.as_ref()) {
+        text += &format!("; at most {:.1} ticks a second under load", rates.worst);
+    }
+    if let Some(rates) = ticks.and_then(|ticks| ticks.housekeeping.as_ref()) {
+        text += &format!(", {:.0} on CPU {}, which is not isolated", rates.worst, rates.worst_cpu);
+    }
+    Some(wrap(&text, WIDTH, 2))
 }
 
 fn paint(word: &str, verdict: Verdict, style: Style) -> String {

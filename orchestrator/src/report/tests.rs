@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::agent::isolation::{Rates, Row, TickRates};
 use crate::analyse::{Better, Role, Rule, Series, Unit, judge};
 use crate::collect::result::{
-    Accelerator, Arm, Design, Fault, Host, Isolation, Patch, Shape, Status, Timings, Topology, VERSION,
+    Accelerator, Arm, Design, Fault, Host, Isolation, Node, Patch, Shape, Status, Timings, Topology, VERSION,
 };
 
 /// A mean and a p99 for each block and arm.
@@ -68,9 +69,31 @@ fn patch() -> Patch {
     }
 }
 
+fn shape(sockets: u32, cores: u32, threads: u32) -> Shape {
+    let node = Node { cpus: "0-3".to_owned(), memory_mib: 512 };
+    Shape { sockets, clusters: 1, cores, threads, nodes: vec![node], distances: vec![vec![10]] }
+}
+
+fn isolation_rows() -> Vec<Row> {
+    let row = |[what, asked, seen]: [&str; 3]| Row {
+        what: what.to_owned(),
+        asked: asked.to_owned(),
+        seen: seen.to_owned(),
+        proven: true,
+        why: None,
+    };
+    [
+        ["isolated CPUs", "2-3", "2-3"],
+        ["ticks, isolated and busy", "4, and 2 a second", "0.0 a second, CPU 3 most: 2.0"],
+        ["ticks, another busy CPU", "over 18 a second", "250 a second, CPU 1"],
+    ]
+    .map(row)
+    .to_vec()
+}
+
 fn result(values: &Values) -> RunResult {
     let judgements = judge(&[series(values, 0), series(values, 1)], &Rule { minimum_effect: 0.05, seed: 1 });
-    let four_cpus = Shape { sockets: 1, cores: 4, threads: 1, nodes: 1 };
+    let four_cpus = shape(1, 4, 1);
     let blocks = values.len() as u32;
     RunResult {
         version: VERSION,
@@ -95,6 +118,9 @@ fn result(values: &Values) -> RunResult {
             load: Some(0.42),
             governor: None,
             kernel: "6.1.0-18-amd64".to_owned(),
+            stolen: Some(0.002),
+            guests_at_once: 2,
+            known_bad: None,
         },
         source: "Debian package linux-source-6.12, version 6.12.95-1".to_owned(),
         arms: vec![arm("base", vec![]), arm("patched", vec![patch()])],
@@ -109,6 +135,25 @@ fn result(values: &Values) -> RunResult {
             observed: "2-3".to_owned(),
             proven: Some(true),
             differences: vec![],
+            rows: isolation_rows(),
+            ticks: Some(TickRates {
+                isolated: Some(Rates {
+                    cpus: "2-3".to_owned(),
+                    ticks: 1,
+                    seconds: 0.5,
+                    median: 0.0,
+                    worst: 2.0,
+                    worst_cpu: 3,
+                }),
+                housekeeping: Some(Rates {
+                    cpus: "1".to_owned(),
+                    ticks: 125,
+                    seconds: 0.5,
+                    median: 250.0,
+                    worst: 250.0,
+                    worst_cpu: 1,
+                }),
+            }),
         },
         design: Design { blocks, complete: blocks, order: "ABBA".to_owned(), seed: 1, minimum_effect: 0.05 },
         trials: (1..=blocks)
@@ -170,10 +215,25 @@ fn inconclusive() -> RunResult {
     result.accelerator = Accelerator { name: "kvm".to_owned(), why: "a probe guest ran under it".to_owned() };
     result.question = None;
     result.arms[1].patches.clear();
-    result.isolation =
-        Isolation { requested: String::new(), observed: String::new(), proven: None, differences: vec![] };
+    result.isolation = Isolation {
+        requested: String::new(),
+        observed: String::new(),
+        proven: None,
+        differences: vec![],
+        rows: vec![],
+        ticks: None,
+    };
+    let node = |cpus: &str| Node { cpus: cpus.to_owned(), memory_mib: 2048 };
+    result.topology.requested = Shape {
+        sockets: 2,
+        clusters: 32,
+        cores: 2,
+        threads: 1,
+        nodes: vec![node("0-63"), node("64-127"), node("")],
+        distances: vec![vec![10, 20, 31], vec![20, 10, 31], vec![31, 31, 10]],
+    };
     result.topology.proven = false;
-    result.topology.observed = Some(Shape { sockets: 1, cores: 2, threads: 2, nodes: 1 });
+    result.topology.observed = Some(shape(1, 2, 2));
     result.topology.differences = vec!["CPU 1 of trial 3 shares a core with CPU 0".to_owned()];
     result.warnings = vec![
         "the host's load average was 1.9 on 2 CPUs when the first trial started; end other work, or use \
@@ -224,11 +284,27 @@ fn colours_only_underline() {
 }
 
 #[test]
+fn what_was_not_isolated_is_said_everywhere() {
+    let mut result = regressed();
+    let why = "CPU 3: its tick goes on, 50 in 200 ms; likely cause: unknown";
+    result.isolation.proven = Some(false);
+    result.isolation.differences = vec![why.to_owned()];
+    result.isolation.rows[1].proven = false;
+    result.isolation.rows[1].why = Some(why.to_owned());
+    let text = markdown(&result).unwrap();
+    check_text(&text);
+    assert!(text.contains(&format!("- Isolation: CPUs 2-3; NOT PROVEN; {why}.")), "{text}");
+    assert!(text.contains("| 0.0 a second, CPU 3 most: 2.0 | NO     |"), "{text}");
+    assert!(terminal(&result, Style::Plain).contains("\n\nIsolated CPUs 2-3: NOT PROVEN; at most"));
+}
+
+#[test]
 fn nothing_measured_still_gives_a_report() {
     let mut empty = result(&vec![]);
     empty.verdict = Verdict::NoCodeChange;
     empty.sentence = "The kernels of both arms are the same in code and data.".to_owned();
     empty.judgements.clear();
+    empty.isolation.rows.clear();
     let text = markdown(&empty).unwrap();
     check_text(&text);
     assert!(text.starts_with("# quick: NO CODE CHANGE\n") && !text.contains("## Metrics"), "{text}");

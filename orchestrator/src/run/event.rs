@@ -51,6 +51,9 @@ pub(crate) enum Event {
         engine: Engine,
         why: String,
     },
+    GuestsAtOnce {
+        guests: u32,
+    },
     TrialStarted {
         number: u32,
         block: u32,

@@ -35,6 +35,34 @@ impl Host {
     }
 }
 
+/// The time of all the host's CPUs so far, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    all: u64,
+    /// Taken by the hypervisor above this host for others.
+    stolen: u64,
+}
+
+impl CpuTime {
+    /// Of now; nothing where the host does not say.
+    pub(crate) fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
+    fn parse(stat: &str) -> Option<Self> {
+        let times: Vec<u64> =
+            stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
+        Some(Self { all: times.iter().take(8).sum(), stolen: *times.get(7)? })
+    }
+
+    /// The share that was stolen between two looks.
+    pub(crate) fn stolen_since(self, before: Self) -> f64 {
+        let all = self.all.saturating_sub(before.all).max(1);
+        self.stolen.saturating_sub(before.stolen) as f64 / all as f64
+    }
+}
+
 /// `10.0.2 (Debian 1:10.0.2+ds-2)` out of `QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)`.
 pub(crate) fn qemu_version(said: &str) -> String {
     let first = said.lines().next().unwrap_or_default();
@@ -49,6 +77,15 @@ fn cpu_model(cpu_info: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_a_share() {
+        let time = |line| CpuTime::parse(line).unwrap();
+        let before = time("cpu  10 0 10 70 0 0 0 10 99 99\ncpu0 1");
+        let after = time("cpu  20 0 20 130 0 0 0 30 99 99\n");
+        assert_eq!(after.stolen_since(before), 0.2);
+        assert_eq!(CpuTime::parse("intr 1"), None);
+    }
 
     #[test]
     fn versions_and_models_are_found() {

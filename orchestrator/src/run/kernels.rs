@@ -35,7 +35,7 @@ pub(crate) async fn make(
     let experiment = &plan.experiment;
     // What would end the run later is found out first.
     process::require("make")?;
-    let toolchain = kernel::toolchain(plan.arch()).await?;
+    let toolchain = kernel::toolchain(plan.arch(), experiment.kernel.compiler).await?;
     listener.hear(&Event::SourceWanted);
     let started = Instant::now();
     let tree = source::acquire(&experiment.kernel.sources, &cache.sources()).await?;
@@ -71,6 +71,7 @@ pub(crate) async fn make(
             tree: &tree,
             patches: &patches.patches,
             requests: &requests,
+            compiler: experiment.kernel.compiler,
             toolchain: &toolchain,
         };
         let base = kernels
@@ -79,7 +80,7 @@ pub(crate) async fn make(
         let kernel = build(&recipe, base, &arm.name, cache, listener).await?;
         if let Some(base) = kernels.first().filter(|_| !plan.aa) {
             let same = base.key == kernel.key
-                || differing_sections(&base.image, &kernel.image, plan.arch().bug_entry)
+                || differing_sections(&base.vmlinux, &kernel.vmlinux, plan.arch().bug_entry)
                     .map_err(BuildError::from)?
                     .is_empty();
             if same {

@@ -2,6 +2,7 @@
 //! A run from plan to result: kernels, engine, trials, judgement, reports. It executes the plan and
 //! appends to the run directory; what it does, it tells its listeners, and it prints nothing itself.
 
+pub(crate) mod budget;
 pub(crate) mod event;
 pub(crate) mod host;
 mod kernels;
@@ -28,6 +29,7 @@ use crate::source::{PatchError, SourceError};
 use crate::vm::fault::Fault;
 use crate::vm::guest::GuestError;
 use crate::vm::qemu::Engine;
+use budget::Budget;
 use event::{Event, Listener};
 use host::Host;
 use kernels::Kernels;
@@ -86,6 +88,7 @@ pub(crate) async fn run(
     plan: &Plan,
     store: &Store,
     cache: &Cache,
+    budget: Budget,
     listener: &dyn Listener,
 ) -> Result<RunResult, RunError> {
     let mut records = store::read_trials(store.root())?;
@@ -112,14 +115,26 @@ pub(crate) async fn run(
     } else {
         let (engine, why) = choose_engine(plan, cache, &kernels, &agent, &host, store, listener).await?;
         listener.hear(&Event::EngineChosen { engine, why: why.clone() });
+        let guest_memory = plan.experiment.guest.topology.memory_mib();
+        if let Some(text) = budget.shortage(guest_memory) {
+            listener.hear(&Event::Warning { text });
+        }
+        listener.hear(&Event::GuestsAtOnce { guests: budget.guests(engine, guest_memory) });
         Some((engine, why))
     };
     let setting = Setting { kernels, host, engine };
     store.save_setting(&setting)?;
     let stopped = match &setting.engine {
         Some((engine, _)) => {
-            let bench =
-                Bench { plan, kernels: &setting.kernels, engine: *engine, agent: &agent, store, listener };
+            let bench = Bench {
+                plan,
+                kernels: &setting.kernels,
+                engine: *engine,
+                guests_at_once: budget.guests(*engine, plan.experiment.guest.topology.memory_mib()),
+                agent: &agent,
+                store,
+                listener,
+            };
             trials::run(&bench, &mut records).await?
         }
         None => None,

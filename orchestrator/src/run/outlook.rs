@@ -79,9 +79,11 @@ mod tests {
             metrics: Default::default(),
             samples: Default::default(),
             machine: None,
+            isolation: None,
             results: Vec::new(),
             boot_seconds: None,
             seconds: 1.0,
+            stolen: None,
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::event::{Event, Listener};
+use super::host::CpuTime;
 use super::kernels::Kernels;
 use super::outlook::{self, Stop};
 use super::store::Store;
@@ -27,6 +28,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) kernels: &'a Kernels,
     pub(crate) engine: Engine,
+    pub(crate) guests_at_once: u32,
     pub(crate) agent: &'a [u8],
     pub(crate) store: &'a Store,
     pub(crate) listener: &'a dyn Listener,
@@ -45,8 +47,8 @@ pub(crate) async fn choose_engine(
     if plan.engine() == Some(Engine::TcgVirtual) {
         return Ok((Engine::TcgVirtual, "the virtual clock counts emulated instructions".to_owned()));
     }
-    if plan.engine() == Some(Engine::TcgMulti) {
-        return Ok((Engine::TcgMulti, "the experiment asks for emulation".to_owned()));
+    if plan.engine() == Some(Engine::Tcg) {
+        return Ok((Engine::Tcg, "the experiment asks for emulation".to_owned()));
     }
     let arch = plan.arch();
     let known = accel::without_probe(arch).or_else(|| accel::remembered(cache, arch, &host.qemu_version));
@@ -56,8 +58,8 @@ pub(crate) async fn choose_engine(
             listener.hear(&Event::ProbeStarted);
             let file = store.root().join(".guest-probe.cpio");
             fs::write_atomic(&file, &agent::initramfs(agent, None, &[]))?;
-            let image = &kernels.kernels[0].image;
-            let finding = accel::probe(cache, arch, &host.qemu_version, image, &file).await;
+            let kernel = kernels.kernels[0].files();
+            let finding = accel::probe(cache, arch, &host.qemu_version, kernel, &file).await;
             let _ = std::fs::remove_file(&file);
             finding?
         }
@@ -65,7 +67,7 @@ pub(crate) async fn choose_engine(
     match (finding.usable, plan.experiment.guest.accel) {
         (true, _) => Ok((Engine::Kvm, finding.why)),
         (false, Accel::Kvm) => Err(RunError::NoKvm { why: finding.why }),
-        (false, _) => Ok((Engine::TcgMulti, format!("KVM is not usable here: {}", finding.why))),
+        (false, _) => Ok((Engine::Tcg, format!("KVM is not usable here: {}", finding.why))),
     }
 }
 
@@ -78,7 +80,8 @@ pub(crate) async fn run(bench: &Bench<'_>, records: &mut Vec<TrialRecord>) -> Re
         return Ok(settled);
     }
     let to_do = bench.plan.trials.iter().filter(|trial| !done.contains(&trial.number));
-    let mut trials = stream::iter(to_do.map(|trial| bench.trial(trial))).buffered(bench.at_once());
+    let mut trials =
+        stream::iter(to_do.map(|trial| bench.trial(trial))).buffered(bench.guests_at_once as usize);
     while let Some((record, console)) = trials.try_next().await? {
         bench.store.save_trial(&record, &console)?;
         bench.listener.hear(&Event::TrialEnded {
@@ -100,17 +103,6 @@ pub(crate) async fn run(bench: &Bench<'_>, records: &mut Vec<TrialRecord>) -> Re
 }
 
 impl Bench<'_> {
-    /// The virtual clock does not see what else the host does, so guests may run side by side; under the
-    /// host's clock each has the host to itself.
-    fn at_once(&self) -> usize {
-        match self.engine {
-            Engine::TcgVirtual => {
-                std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8)
-            }
-            Engine::Kvm | Engine::TcgMulti => 1,
-        }
-    }
-
     async fn trial(&self, planned: &PlannedTrial) -> Result<(TrialRecord, Vec<u8>), RunError> {
         let (record, console) = self.attempt(planned).await?;
         let host_trouble = |fault: &Fault| fault.class.is_hosts();
@@ -136,10 +128,12 @@ impl Bench<'_> {
         self.listener.hear(&Event::TrialStarted { number, block: planned.block, arm: arm.name.clone() });
 
         let file = InitramfsFile(self.store.root().join(format!(".guest-{number:04}.cpio")));
-        fs::write_atomic(&file.0, &agent::initramfs(self.agent, Some(&self.plan.orders(planned)), &[]))?;
-        let guest = self.plan.guest(arm, self.engine, kernel.image.clone(), file.0.clone(), planned.seed);
-        let warm_up = std::time::Duration::from_nanos(experiment.trial.warm_up_ns);
-        let limits = limits(self.engine, experiment.guest.topology.cpus(), warm_up);
+        let orders = self.plan.orders(planned, self.engine);
+        fs::write_atomic(&file.0, &agent::initramfs(self.agent, Some(&orders), &[]))?;
+        let guest = self.plan.guest(arm, self.engine, kernel.files(), file.0.clone(), planned.seed);
+        let limits =
+            limits(self.engine, self.plan.boot_time(self.engine), self.plan.before_window(self.engine));
+        let before = CpuTime::now();
         let run = guest::run(&guest, limits, |sign| {
             if let Sign::Phase(phase) = sign {
                 self.listener.hear(&Event::TrialPhase { number, phase });
@@ -152,14 +146,16 @@ impl Bench<'_> {
         }
         let identity = Identity { number, block: planned.block, arm: arm.name.clone(), seed: planned.seed };
         let expected = Expected {
-            topology: experiment.guest.topology,
-            memory_mib: experiment.guest.memory_mib,
+            topology: &experiment.guest.topology,
             release: &kernel.release,
             build_id: &kernel.build_id,
             command_line: &guest.command_line,
         };
+        let isolate = experiment.guest.isolate.as_ref();
         let metrics: Vec<Metric> = experiment.judge.metrics().cloned().collect();
-        Ok((trial::record(identity, run, &expected, &metrics), console))
+        let mut record = trial::record(identity, run, &expected, isolate, &metrics);
+        record.stolen = before.zip(CpuTime::now()).map(|(before, after)| after.stolen_since(before));
+        Ok((record, console))
     }
 }
 

@@ -148,10 +148,18 @@ impl Listener for Display {
             Event::EngineChosen { engine, why } => {
                 let name = match engine {
                     Engine::Kvm => "KVM",
-                    Engine::TcgMulti => "emulation",
+                    Engine::Tcg => "emulation",
                     Engine::TcgVirtual => "emulation, virtual clock",
                 };
                 self.line("engine", &format!("{name}: {why}"));
+            }
+            Event::GuestsAtOnce { guests } => {
+                if 1 < *guests {
+                    self.line(
+                        "guests",
+                        &format!("{guests} at once: the virtual clock does not see its neighbours"),
+                    );
+                }
             }
             Event::TrialStarted { number, .. } => {
                 if self.trials_began.get().is_none() {

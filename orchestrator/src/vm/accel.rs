@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::arch::ArchSpec;
 use super::deadline::Limits;
 use super::guest::{self, GuestError, Outcome};
-use super::qemu::{Engine, GuestSpec, command_line};
+use super::qemu::{Engine, GuestSpec, KernelFiles, command_line};
 use crate::cache::{Cache, digest};
-use crate::config::Topology;
+use crate::config::{EmulatorThreads, Topology};
 use crate::fs;
 
 /// What is known about KVM here.
@@ -29,8 +29,12 @@ const PROBE_SILENCE: Duration = Duration::from_secs(8);
 /// What can be said without starting a guest; `None` when only a probe can tell.
 pub(crate) fn without_probe(arch: &ArchSpec) -> Option<Finding> {
     let no = |why: String| Some(Finding { usable: false, why });
-    if arch.uname != std::env::consts::ARCH {
-        return no(format!("this host is {}, the guest {}", std::env::consts::ARCH, arch.uname));
+    if !arch.is_hosts() {
+        return no(format!(
+            "this host is {}, the guest {}: it is emulated",
+            std::env::consts::ARCH,
+            arch.uname
+        ));
     }
     let device = Path::new("/dev/kvm");
     if !device.exists() {
@@ -58,15 +62,15 @@ pub(crate) async fn probe(
     cache: &Cache,
     arch: &'static ArchSpec,
     qemu_version: &str,
-    kernel: &Path,
+    kernel: KernelFiles,
     initramfs: &Path,
 ) -> Result<Finding, GuestError> {
     let guest = GuestSpec {
         arch,
         engine: Engine::Kvm,
-        topology: Topology { sockets: 1, cores: 1, threads: 1 },
-        memory_mib: 256,
-        kernel: kernel.to_owned(),
+        threads: EmulatorThreads::Each,
+        topology: Topology::flat(1, 1, 1, 256),
+        kernel,
         initramfs: initramfs.to_owned(),
         command_line: command_line(arch, Engine::Kvm, &[]),
         seed: 0,

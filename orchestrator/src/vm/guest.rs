@@ -247,7 +247,7 @@ impl Live {
                         Ending::DamagedFrames(format!("{seen} of {results} results came"))
                     })
                 }
-                Message::Machine(_) | Message::Result(_) => None,
+                Message::Machine(_) | Message::Isolation(_) | Message::Result(_) => None,
             };
             self.messages.push((payload, message));
             if ending.is_some() {
@@ -260,7 +260,7 @@ impl Live {
     async fn conclude(&mut self, guest: &GuestSpec, ending: Ending) -> Outcome {
         let cpus = match &ending {
             Ending::Silent { .. } | Ending::Overdue { .. } => {
-                stuck::describe(&self.qmp.monitor("info registers -a").await, &guest.kernel)
+                stuck::describe(&self.qmp.monitor("info registers -a").await, &guest.kernel.symbols)
             }
             _ => Vec::new(),
         };

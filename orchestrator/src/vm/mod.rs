@@ -10,6 +10,7 @@ pub(crate) mod arch;
 pub(crate) mod deadline;
 pub(crate) mod fault;
 pub(crate) mod guest;
+pub(crate) mod known_bad;
 pub(crate) mod qemu;
 mod qmp;
 mod stuck;

@@ -63,6 +63,18 @@ fn the_plan_of_the_quick_experiment() {
 }
 
 #[test]
+fn the_plan_of_a_large_machine_with_isolated_cpus() {
+    let bench = Bench::new();
+    let small = "arch: x86_64\n  topology: {sockets: 1, cores: 2, threads: 1}\n  memory: 128M";
+    let large = "machine: power9-104\n  isolate: {cpus: \"4-51,56-103\"}\n  cmdline: [nohz_full=8]";
+    bench.edit("experiment.yaml", small, large);
+    bench.twinboot(&["plan", "experiment.yaml"]).succeeds().snapshot("plan_of_a_large_machine");
+    bench.edit("experiment.yaml", "cmdline: [nohz_full=8]", "memory: 768M");
+    let refused = "memory node 0 has 384 MiB, and the machine pseries takes multiples of 256 MiB";
+    bench.twinboot(&["plan", "experiment.yaml"]).ends_with(2).says(refused);
+}
+
+#[test]
 fn a_plan_has_json_and_takes_changes() {
     let bench = Bench::new();
     let plan = bench.twinboot(&["plan", "experiment.yaml", "--json", "--seeds", "9"]).succeeds().json();
@@ -137,6 +149,14 @@ fn a_reader_may_close_standard_output_early() {
 fn doctor_names_what_is_missing_and_what_mends_it() {
     let bench = Bench::new();
     let ended = bench.outcome(&bench.command(&["doctor"]).env("PATH", "").output().unwrap()).ends_with(7);
+    let check = |mark: &str, program: &str, package: &str| {
+        let mut lines =
+            ended.stdout.lines().skip_while(|line| !line.starts_with(&format!("{mark}  {program} (")));
+        assert!(lines.next().is_some(), "{program} in\n{ended}");
+        let mend = lines.next().unwrap();
+        assert!(mend.contains("apt-get install "), "{package} in\n{ended}");
+        assert!(mend.ends_with(&format!(" {package}")), "{package} in\n{ended}");
+    };
     for (program, package) in [
         ("make", "make"),
         ("gcc", "gcc"),
@@ -150,14 +170,42 @@ fn doctor_names_what_is_missing_and_what_mends_it() {
         ("cp", "coreutils"),
         ("qemu-system-x86_64", "qemu-system-x86"),
     ] {
-        let mut lines =
-            ended.stdout.lines().skip_while(|line| !line.starts_with(&format!("MISSING  {program} (")));
-        assert!(lines.next().is_some(), "{program} in\n{ended}");
-        assert!(
-            lines.next().unwrap().ends_with(&format!("apt-get install {package}")),
-            "{package} in\n{ended}"
+        check("MISSING", program, package);
+    }
+    // Without these, x86-64 can still be tested.
+    for (program, package) in [
+        ("qemu-system-aarch64", "qemu-system-arm"),
+        ("qemu-system-ppc64", "qemu-system-ppc"),
+        ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+        ("powerpc64le-linux-gnu-gcc", "gcc-powerpc64le-linux-gnu"),
+    ] {
+        check("lacking", program, package);
+    }
+}
+
+#[test]
+fn doctor_sees_when_an_architecture_is_mended() {
+    let bench = Bench::new();
+    let find = |what: &str| {
+        // It succeeds all the while: x86-64 lacks nothing.
+        let checks = bench.twinboot(&["doctor", "--json"]).succeeds().json();
+        let mut checks = checks.as_array().unwrap().iter();
+        checks.find(|check| check["what"] == what).unwrap().clone()
+    };
+    for (what, file) in [
+        ("the agent for aarch64 guests", "agent/twinboot-agent-aarch64"),
+        ("a shell for interactive ppc64le guests", "agent/busybox-ppc64le"),
+    ] {
+        assert_eq!(find(what)["state"], "lacking", "{what}");
+        bench.write(file, "no program");
+        assert_eq!(
+            (&find(what)["state"], &find(what)["mend"]),
+            (&"good".into(), &serde_json::Value::Null),
+            "{what}"
         );
     }
+    let mend = &find("the agent for ppc64le guests")["mend"];
+    assert_eq!(mend, "ci/setup --cross && ci/build");
 }
 
 #[test]

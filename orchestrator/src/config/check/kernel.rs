@@ -20,6 +20,7 @@ pub(super) fn kernel(raw: &raw::Kernel, place: &Place, findings: &mut Findings) 
     Kernel {
         sources: findings.keep_all(sources),
         config: config(&raw.fragments, &raw.options, place, findings),
+        compiler: raw.compiler,
     }
 }
 
@@ -221,7 +222,7 @@ fn optional_path(raw: &Option<Located<String>>, place: &Place) -> Result<Option<
 }
 
 /// A path as it is from the current directory.
-fn path(raw: &Located<String>, place: &Place) -> Result<PathBuf, Problem> {
+pub(super) fn path(raw: &Located<String>, place: &Place) -> Result<PathBuf, Problem> {
     let text = plain_text(raw)?;
     let Some(rest) = text.strip_prefix("~/") else {
         return Ok(place.directory.join(text));

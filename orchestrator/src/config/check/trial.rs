@@ -7,7 +7,7 @@ use twinboot_protocol::{Hogs, Pingpong, Workload};
 
 use super::super::located::{Located, Maybe};
 use super::super::{Judge, Metric, Statistic, Trial, names, raw, size};
-use super::{Findings, Problem, checked_name, quantity};
+use super::{Findings, Problem, checked_name, cpu_list, quantity};
 
 /// How many samples each workload takes in a trial; `None` for those that only make load.
 pub(super) struct Measured(IndexMap<String, Option<u64>>);
@@ -123,10 +123,7 @@ fn pair(raw: &Located<Vec<Located<u32>>>, count: Option<u32>) -> Result<[u32; 2]
 
 fn hogs(raw: &raw::Hogs, count: Option<u32>, findings: &mut Findings) -> Hogs {
     // Without a topology there is nothing to hold the CPUs against, and one message is enough.
-    let cpus = count.and_then(|count| {
-        let list = Located { value: raw.cpus.value.0.clone(), mark: raw.cpus.mark };
-        findings.keep(quantity("a list of this guest's CPUs", &list, |text| size::cpus(text, count)))
-    });
+    let cpus = count.and_then(|count| findings.keep(cpu_list(&raw.cpus, count)));
     if !(1..=1000).contains(&raw.per_cpu.value) {
         findings.add(raw.per_cpu.problem("not a number of hogs", "expected 1 to 1000"));
     }
