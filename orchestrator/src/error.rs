@@ -40,6 +40,8 @@ pub(crate) enum Error {
     Runtime(#[source] std::io::Error),
     #[error("stopped by {signal}; `twinboot run --resume {run}` goes on")]
     Stopped { signal: &'static str, run: String },
+    #[error("stopped by {signal}")]
+    Interrupted { signal: &'static str },
 }
 
 impl Error {
@@ -56,7 +58,8 @@ impl Error {
             | Self::Process(_)
             | Self::Output(_)
             | Self::Runtime(_)
-            | Self::Stopped { .. } => Exit::Host,
+            | Self::Stopped { .. }
+            | Self::Interrupted { .. } => Exit::Host,
         }
     }
 
@@ -108,7 +111,7 @@ fn exit_of_run(error: &RunError) -> Exit {
         RunError::Patch(error) => exit_of_patch(error),
         RunError::Build { source, .. } => exit_of_build(source, Exit::Build),
         RunError::Config(error) => exit_of_build(error, Exit::Usage),
-        RunError::OtherKernel { .. } => Exit::Usage,
+        RunError::OtherKernel { .. } | RunError::Replay(_) => Exit::Usage,
         RunError::Store(error) => exit_of_store(error),
         RunError::NoKvm { .. }
         | RunError::Guest(GuestError::Channel(_) | GuestError::Process(_))

@@ -6,7 +6,7 @@
 pub(crate) enum Exit {
     /// No regression.
     NoRegression = 0,
-    /// A regression.
+    /// A regression, or a replayed trial that differs.
     Regression = 1,
     /// Wrong usage or a wrong experiment file.
     Usage = 2,
@@ -45,4 +45,6 @@ Exit codes:
   1  a regression             6  the patched arm crashes, hangs or warns, the base does not
   2  wrong usage or file      7  trouble on the host
   3  a patch does not apply   8  no verdict: inconclusive, or something unproven
-  4  a kernel does not build";
+  4  a kernel does not build
+
+`replay` ends with 0 when the trial measures the same again, and with 1 when it does not.";

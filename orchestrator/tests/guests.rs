@@ -194,6 +194,36 @@ fn the_virtual_clock_gives_the_same_digest_twice() {
     assert_eq!(digest(0), digest(1));
 }
 
+/// Runs trials again, in the run and after it, and takes a tampered record for what it is.
+#[test]
+fn a_trial_that_runs_again_measures_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = run_quick(directory.path(), &["--aa", "--seeds", "1", "--verify"]);
+    assert_eq!(ran.exit, 8, "one block cannot conclude: {}", ran.stderr);
+    assert_eq!(ran.result["verdict"], "inconclusive", "{}", ran.result["sentence"]);
+    let expected = serde_json::json!({"trials": 1, "equal": 1, "differing": []});
+    assert_eq!(ran.result["verification"], expected);
+
+    let replay = |number: &str| twinboot().arg("replay").arg(&ran.directory).arg(number).output().unwrap();
+    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let equal = replay("1");
+    assert_eq!(equal.status.code(), Some(0), "{equal:?}");
+    let digest = ran.result["trials"][0]["digest"].as_str().unwrap();
+    assert!(said(&equal).ends_with(&format!("is equal: digest {digest}\n")), "{equal:?}");
+
+    let file = ran.directory.join("trials/0002.json");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let latency = &mut record["results"][0]["pingpong"]["latency"];
+    let sum = latency["sum"].as_u64().unwrap();
+    latency["sum"] = (sum + 1).into();
+    record["digest"] = "0".repeat(64).into();
+    std::fs::write(&file, record.to_string()).unwrap();
+    let differs = replay("2");
+    assert_eq!(differs.status.code(), Some(1), "{differs:?}");
+    let first = format!("differs: results[0].pingpong.latency.sum: {} against {sum}\n", sum + 1);
+    assert!(said(&differs).ends_with(&first), "{differs:?}");
+}
+
 /// The answer that the quick start gives, with as few blocks as can conclude.
 #[test]
 fn a_microsecond_in_the_wakeup_path_is_found() {

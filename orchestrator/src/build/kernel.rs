@@ -92,6 +92,16 @@ impl Kernel {
     }
 }
 
+/// The kernel with this key out of the cache, if it is there.
+pub(crate) fn from_cache(cache: &Cache, key: &str) -> Option<Kernel> {
+    let entry = cache.kernel(key);
+    let stored = fs::read(&entry.join("build.json")).ok()?;
+    let mut kernel: Kernel = serde_json::from_slice(&stored).ok()?;
+    kernel.cached = true;
+    kernel.place_in(&entry);
+    (kernel.image.is_file() && kernel.vmlinux.is_file()).then_some(kernel)
+}
+
 /// The base whose objects and configuration another arm starts from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base<'a> {
@@ -113,12 +123,7 @@ impl Recipe<'_> {
 
     /// The kernel out of the cache, if it is there.
     pub(crate) fn cached(&self, cache: &Cache) -> Option<Kernel> {
-        let entry = cache.kernel(&self.key());
-        let stored = fs::read(&entry.join("build.json")).ok()?;
-        let mut kernel: Kernel = serde_json::from_slice(&stored).ok()?;
-        kernel.cached = true;
-        kernel.place_in(&entry);
-        (kernel.image.is_file() && kernel.vmlinux.is_file()).then_some(kernel)
+        from_cache(cache, &self.key())
     }
 
     /// The kernel out of the cache, or built now. `progress` hears how many commands have run.

@@ -33,6 +33,28 @@ pub(super) struct Changes {
     seeds: Option<u32>,
 }
 
+/// Whether the virtual clock's promise is put to the test.
+#[derive(Debug, Default, Args)]
+pub(super) struct Verification {
+    /// After the last trial run a tenth of them again, drawn from the seed, and compare what they measure;
+    /// under the virtual clock
+    #[arg(long)]
+    verify: bool,
+}
+
+impl Verification {
+    /// The plan, with trials that run again where that was asked for.
+    pub(super) fn of(&self, plan: Plan) -> Result<Plan, Error> {
+        if self.verify && !plan.repeats_exactly() {
+            return Err(Error::Usage(
+                "--verify wants `clock: virtual`; under the host's clock no trial measures the same twice"
+                    .to_owned(),
+            ));
+        }
+        Ok(Plan { verify: self.verify, ..plan })
+    }
+}
+
 impl Changes {
     /// The plan for an experiment file with these changes.
     pub(super) fn plan(&self, file: &std::path::Path) -> Result<Plan, Error> {

@@ -8,6 +8,7 @@ mod doctor;
 mod experiment;
 mod output;
 mod plan;
+mod replay;
 mod report;
 mod run;
 mod schema;
@@ -38,6 +39,12 @@ enum Verb {
     Boot(boot::Arguments),
     /// Show the result of a run, finished or not
     Report(report::Arguments),
+    /// Run one trial of a run again and compare what it measures
+    ///
+    /// With the same kernel, orders and seed, under the virtual clock, the guest has to measure the same.
+    /// Ends with 0 when it does and with 1 when it does not, and names the first difference. Nothing is
+    /// written into the run directory.
+    Replay(replay::Arguments),
     /// Say what this host can test and cannot, why, and what mends it
     Doctor(doctor::Arguments),
     /// Show or prune the cache of sources and kernels
@@ -57,6 +64,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Verb::Plan(arguments) => plan::plan(&arguments).await,
         Verb::Boot(arguments) => boot::boot(&arguments).await,
         Verb::Report(arguments) => report::report(&arguments),
+        Verb::Replay(arguments) => replay::replay(&arguments).await,
         Verb::Doctor(arguments) => doctor::doctor(&arguments).await,
         Verb::Cache(arguments) => cache::cache(&arguments),
         Verb::Schema(arguments) => schema::schema(&arguments),

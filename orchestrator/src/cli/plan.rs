@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::experiment::Changes;
+use super::experiment::{Changes, Verification};
 use super::output;
 use crate::analyse::words::count;
 use crate::config::{Guest, Isolate, PatchSource, Source, Topology, cpu_words};
@@ -22,13 +22,15 @@ pub(crate) struct Arguments {
     file: PathBuf,
     #[command(flatten)]
     changes: Changes,
+    #[command(flatten)]
+    verification: Verification,
     /// Print the plan as JSON, as a run directory holds it
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn plan(arguments: &Arguments) -> Result<Exit, Error> {
-    let plan = arguments.changes.plan(&arguments.file)?;
+    let plan = arguments.verification.of(arguments.changes.plan(&arguments.file)?)?;
     if arguments.json {
         output::print_json(&plan)?;
     } else {
@@ -70,6 +72,10 @@ fn describe(plan: &Plan) -> Result<String, Error> {
     let order: Vec<&str> = plan.trials.iter().map(|trial| experiment.arms[trial.arm].name.as_str()).collect();
     let _ =
         writeln!(text, "\n{} trials in {} blocks: {}", order.len(), experiment.judge.blocks, order.join(" "));
+    let again: Vec<String> = plan.to_verify().iter().map(|trial| trial.number.to_string()).collect();
+    if !again.is_empty() {
+        let _ = writeln!(text, "run again and compared: trials {}", again.join(", "));
+    }
     let metrics: Vec<String> = experiment.judge.metrics().map(ToString::to_string).collect();
     let _ = writeln!(text, "judged: {}", metrics.join(", "));
     if engine.is_none() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::experiment::Changes;
+use super::experiment::{Changes, Verification};
 use super::output;
 use crate::cache::Cache;
 use crate::error::Error;
@@ -27,11 +27,13 @@ pub(crate) struct Arguments {
     file: Option<PathBuf>,
     #[command(flatten)]
     changes: Changes,
+    #[command(flatten)]
+    verification: Verification,
     /// The run directory to make; without it, twinboot-run-NAME-N in the current directory
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
     /// Go on with the run in this directory where it stopped
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["series", "range", "patch", "aa", "seeds"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["series", "range", "patch", "aa", "seeds", "verify"])]
     resume: Option<PathBuf>,
     /// Cores to use at most; under the virtual clock each runs a guest. Without it, all that the host has
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -50,7 +52,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<Exit, Error> {
         None => {
             // clap has seen to it that there is one.
             let file = arguments.file.clone().unwrap_or_default();
-            let plan = arguments.changes.plan(&file)?;
+            let plan = arguments.verification.of(arguments.changes.plan(&file)?)?;
             create(&arguments, plan)?
         }
     };
@@ -110,7 +112,8 @@ fn resume(arguments: &Arguments, directory: &Path) -> Result<(Store, Plan), Erro
     Ok((store, plan))
 }
 
-async fn stop_signal() -> &'static str {
+/// Waits for the first signal that asks to stop, and returns its name.
+pub(super) async fn stop_signal() -> &'static str {
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
     else {

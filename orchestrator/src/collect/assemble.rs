@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use twinboot_protocol::{Cpu, Machine, cpu_list};
 
+use super::difference;
 use super::result::{
     Accelerator, Arm, Design, Fault as ResultFault, Host as ResultHost, Isolation, Node, Patch, RunResult,
-    Shape, Status, Timings, Topology, Trial, VERSION,
+    Shape, Status, Timings, Topology, Trial, VERSION, Verification,
 };
 use super::trial::TrialRecord;
 use crate::agent::isolation::{Proof, Row, TickRates};
@@ -29,6 +30,8 @@ pub(crate) struct Findings<'a> {
     pub(crate) setting: &'a Setting,
     pub(crate) events: &'a [Event],
     pub(crate) records: &'a [TrialRecord],
+    /// Of the trials that ran again.
+    pub(crate) again: &'a [TrialRecord],
     /// Fingerprints of warnings that every arm has.
     pub(crate) excused: &'a BTreeSet<String>,
     pub(crate) outcome: Outcome,
@@ -55,7 +58,9 @@ pub(crate) fn assemble(findings: &Findings<'_>) -> RunResult {
         Outcome::Measured => judge(findings),
         _ => Vec::new(),
     };
-    let (verdict, sentence) = conclude(findings, &judgements);
+    let verification = difference::verification(records, findings.again);
+    let (verdict, sentence) = conclude(findings, &judgements, verification.as_ref());
+    let warnings = warnings(findings, verification.as_ref());
     RunResult {
         version: VERSION,
         twinboot: env!("CARGO_PKG_VERSION").to_owned(),
@@ -90,10 +95,11 @@ pub(crate) fn assemble(findings: &Findings<'_>) -> RunResult {
             minimum_effect: experiment.judge.minimum_effect,
         },
         trials: records.iter().map(trial).collect(),
+        verification,
         judgements,
         faults: faults(findings),
         timings: timings(findings),
-        warnings: warnings(findings),
+        warnings,
     }
 }
 
@@ -117,7 +123,16 @@ fn exit(verdict: Verdict) -> Exit {
 }
 
 /// The verdict of the whole run, and the answer in a sentence.
-fn conclude(findings: &Findings<'_>, judgements: &[Judgement]) -> (Verdict, String) {
+fn conclude(
+    findings: &Findings<'_>,
+    judgements: &[Judgement],
+    verification: Option<&Verification>,
+) -> (Verdict, String) {
+    // Figures that depend on more than kernel, experiment and seed prove nothing of a kernel.
+    if let Some(trial) = verification.and_then(|verification| verification.differing.first()) {
+        let what = format!("Trial {} did not measure the same when it ran again", trial.number);
+        return (Verdict::Invalid, format!("{what}: {}.", trial.difference));
+    }
     let base = &findings.plan.experiment.arms[0].name;
     let told = |record: &TrialRecord| match &record.fault {
         Some(fault) => format!("{} {}: {}", fault.class, fault.stage, fault.headline),
@@ -425,7 +440,7 @@ fn timings(findings: &Findings<'_>) -> Timings {
             _ => {}
         }
     }
-    for record in findings.records {
+    for record in findings.records.iter().chain(findings.again) {
         let boot = record.boot_seconds.unwrap_or(record.seconds);
         timings.boot += boot;
         timings.trial += record.seconds - boot;
@@ -433,11 +448,22 @@ fn timings(findings: &Findings<'_>) -> Timings {
     timings
 }
 
-fn warnings(findings: &Findings<'_>) -> Vec<String> {
+fn warnings(findings: &Findings<'_>, verification: Option<&Verification>) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
     let qemu = &findings.setting.host.qemu_version;
     if let Some(trouble) = known_bad(qemu, findings.plan.arch().uname) {
         warnings.push(format!("QEMU {qemu} is known to be broken for this machine: {trouble}"));
+    }
+    for trial in verification.iter().flat_map(|verification| &verification.differing) {
+        let (number, difference) = (trial.number, &trial.difference);
+        warnings.push(format!(
+            "the virtual clock did not repeat trial {number}: {difference}; `twinboot replay` runs it once more"
+        ));
+    }
+    let settled_early =
+        matches!(findings.outcome, Outcome::BaseFails(_) | Outcome::ArmFails(_) | Outcome::Unproven(_));
+    if findings.plan.verify && settled_early {
+        warnings.push("no trial was run again, because the run was settled before its last trial".to_owned());
     }
     for event in findings.events {
         match event {

@@ -53,6 +53,8 @@ pub(crate) struct RunResult {
     pub(crate) design: Design,
     /// In the order in which they ran.
     pub(crate) trials: Vec<Trial>,
+    /// Trials that ran again under the virtual clock, to see whether they measure the same; absent when none did.
+    pub(crate) verification: Option<Verification>,
     /// One for each metric and arm other than the base; the primary metric first.
     pub(crate) judgements: Vec<Judgement>,
     /// What went wrong inside the guests, alike ones together.
@@ -224,6 +226,26 @@ pub(crate) enum Status {
         /// With the console's last lines.
         message: String,
     },
+}
+
+/// What came of the trials that ran again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Verification {
+    /// How many ran again.
+    pub(crate) trials: u32,
+    /// How many of them measured the same again.
+    pub(crate) equal: u32,
+    /// The others.
+    pub(crate) differing: Vec<DifferingTrial>,
+}
+
+/// A trial that did not measure the same when it ran again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct DifferingTrial {
+    /// The trial's number.
+    pub(crate) number: u32,
+    /// The first difference: where it is, the first value and the second.
+    pub(crate) difference: String,
 }
 
 /// A kind of fault, and how often it was there.

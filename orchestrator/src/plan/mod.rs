@@ -4,6 +4,7 @@
 
 mod estimate;
 mod isolation;
+mod verification;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +30,9 @@ pub(crate) struct Plan {
     pub(crate) experiment: Experiment,
     /// Whether both arms are the same kernel, to see what the method says then.
     pub(crate) aa: bool,
+    /// Whether a tenth of the trials run again, to be compared with the first time.
+    #[serde(default)]
+    pub(crate) verify: bool,
     /// In the order in which they run.
     pub(crate) trials: Vec<PlannedTrial>,
     /// The command that made this plan, as typed.
@@ -67,7 +71,7 @@ pub(crate) fn plan(experiment: Experiment, aa: bool, command: String) -> Result<
         build::requests(&experiment, arm)?;
     }
     let trials = trials(experiment.arms.len(), experiment.judge.blocks, experiment.judge.seed);
-    Ok(Plan { version: VERSION, experiment, aa, trials, command })
+    Ok(Plan { version: VERSION, experiment, aa, verify: false, trials, command })
 }
 
 impl Plan {

@@ -11,7 +11,7 @@ use minijinja::{Environment, context};
 use serde::Serialize;
 
 use super::table::{Align, Table, cut, wrap};
-use super::{absent, duration, metric_name, metrics_table, trial_value, verdict_words};
+use super::{absent, duration, metric_name, metrics_table, trial_value, verdict_words, verification_words};
 use crate::agent::isolation::Row;
 use crate::analyse::words::{self, Scale};
 use crate::analyse::{Better, Judgement, Role, Verdict};
@@ -49,6 +49,7 @@ pub(crate) fn markdown(result: &RunResult) -> Result<String, ReportError> {
         isolation => isolation(&result.isolation),
         isolation_rows => (!result.isolation.rows.is_empty())
             .then(|| isolation_rows(&result.isolation.rows).markdown()),
+        verification => verification_words(result),
         limits => limits(result),
         faults => Serde(result.faults.iter().map(FaultText::of).collect::<Vec<_>>()),
         trials => (!result.trials.is_empty()).then(|| trials(result)),

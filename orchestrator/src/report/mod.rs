@@ -12,7 +12,7 @@ pub(crate) use markdown::{ReportError, markdown};
 pub(crate) use terminal::{Style, terminal};
 
 use crate::analyse::{Judgement, Verdict, words};
-use crate::collect::result::{RunResult, Trial};
+use crate::collect::result::{RunResult, Trial, Verification};
 use table::{Align, Table};
 
 /// A verdict in lower case, for tables.
@@ -80,6 +80,16 @@ fn trial_value(result: &RunResult, trial: &Trial, metric: &str) -> String {
         (Some(&value), Some(judgement)) => words::quantity(value, judgement.unit),
         _ => absent(),
     }
+}
+
+/// What came of the trials that ran again, if any did.
+fn verification_words(result: &RunResult) -> Option<String> {
+    let Verification { trials, equal, .. } = result.verification.as_ref()?;
+    let all = words::count(u32::try_from(result.trials.len()).unwrap_or(u32::MAX), "trial");
+    Some(match trials - equal {
+        0 => format!("{trials} of {all}, equal to the last digit"),
+        differing => format!("{trials} of {all}, of which {differing} DIFFER from the first time"),
+    })
 }
 
 /// A duration for people: `0.04 s`, `4.2 s`, `12 s`, `3 min 5 s`.

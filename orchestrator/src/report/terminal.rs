@@ -3,7 +3,7 @@
 //! console said last.
 
 use super::table::{cut, wrap};
-use super::{metrics_table, verdict_words};
+use super::{metrics_table, verdict_words, verification_words};
 use crate::analyse::{Verdict, words};
 use crate::collect::result::{Fault, Isolation, RunResult};
 
@@ -28,6 +28,7 @@ pub(crate) fn terminal(result: &RunResult, style: Style) -> String {
     paragraphs.extend(result.faults.iter().map(fault_text));
     paragraphs.extend(result.warnings.iter().map(|warning| wrap(&format!("WARNING: {warning}"), WIDTH, 2)));
     paragraphs.extend(isolation_text(&result.isolation));
+    paragraphs.extend(verification_words(result).map(|words| wrap(&format!("Run again: {words}"), WIDTH, 2)));
     let verdict = verdict_words(result.verdict).to_uppercase();
     let answer = wrap(&format!("{verdict}: {}", result.sentence), WIDTH, 0);
     paragraphs.push(answer.replacen(&verdict, &paint(&verdict, result.verdict, style), 1));

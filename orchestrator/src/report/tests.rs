@@ -159,6 +159,7 @@ fn result(values: &Values) -> RunResult {
         trials: (1..=blocks)
             .flat_map(|block| [0, 1].map(|position| trial(block, position, &values[block as usize - 1])))
             .collect(),
+        verification: None,
         judgements,
         faults: vec![],
         timings: Timings {

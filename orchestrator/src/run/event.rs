@@ -76,6 +76,19 @@ pub(crate) enum Event {
         number: u32,
         why: String,
     },
+    /// Trials run once more, to be compared with the first time.
+    VerificationStarted {
+        trials: u32,
+    },
+    TrialVerified {
+        number: u32,
+        block: u32,
+        arm: String,
+        digest: String,
+        seconds: f64,
+        /// The first difference; absent when the guest measured the same.
+        difference: Option<String>,
+    },
     Warning {
         text: String,
     },

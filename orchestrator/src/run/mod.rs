@@ -7,8 +7,10 @@ pub(crate) mod event;
 pub(crate) mod host;
 mod kernels;
 mod outlook;
+mod replay;
 pub(crate) mod store;
 mod trials;
+mod verification;
 
 use std::path::Path;
 use std::time::Instant;
@@ -34,10 +36,12 @@ use event::{Event, Listener};
 use host::Host;
 use kernels::Kernels;
 use outlook::Stop;
+use replay::ReplayError;
 use store::{Store, StoreError};
 use trials::Bench;
 
 pub(crate) use kernels::make as make_kernels;
+pub(crate) use replay::{Replayed, replay};
 pub(crate) use trials::choose_engine;
 
 /// A run that came to no result.
@@ -56,10 +60,12 @@ pub(crate) enum RunError {
     #[error("run a guest: {fault}")]
     Qemu { fault: Box<Fault> },
     #[error(
-        "resume: the kernel of arm `{arm}` is not the one that the earlier trials ran (its patches, source, \
+        "the kernel of arm `{arm}` is not the one that the earlier trials ran (its patches, source, \
          configuration or compiler have changed); start a new run"
     )]
     OtherKernel { arm: String },
+    #[error("replay a trial")]
+    Replay(#[from] ReplayError),
     #[error("write the run directory")]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -92,6 +98,7 @@ pub(crate) async fn run(
     listener: &dyn Listener,
 ) -> Result<RunResult, RunError> {
     let mut records = store::read_trials(store.root())?;
+    let mut again = store::read_again(store.root())?;
     listener.hear(&Event::Started {
         experiment: plan.experiment.name.clone(),
         trials: plan.trials.len().try_into().unwrap_or(u32::MAX),
@@ -101,7 +108,9 @@ pub(crate) async fn run(
     let agent = binary::read(plan.arch())?;
     let host = Host::look(plan.arch()).await?;
     let (kernels, _held) = kernels::make(plan, cache, listener).await?;
-    refuse_other_kernels(plan, store, &kernels)?;
+    if store.has_setting() {
+        refuse_other_kernels(plan, &store::read_setting(store.root())?.kernels, &kernels)?;
+    }
     // Looking at all of the cache takes seconds; it has only grown when something was built.
     if kernels.kernels.iter().any(|kernel| !kernel.cached) {
         prune(cache, listener);
@@ -135,11 +144,16 @@ pub(crate) async fn run(
                 store,
                 listener,
             };
-            trials::run(&bench, &mut records).await?
+            let stopped = trials::run(&bench, &mut records).await?;
+            if stopped.is_none() {
+                verification::run(&bench, &records, &mut again).await?;
+            }
+            stopped
         }
         None => None,
     };
-    let result = conclude(plan, &setting, store.root(), &records, stopped)?;
+    let result =
+        conclude(plan, &setting, store.root(), &Records { first: &records, again: &again }, stopped)?;
     store.save_text("report.md", &report::markdown(&result)?)?;
     store.save_result(&result)?;
     listener.hear(&Event::Ended { verdict: result.sentence.clone(), exit_code: result.exit_code });
@@ -153,26 +167,39 @@ pub(crate) fn result_so_far(root: &Path) -> Result<RunResult, RunError> {
     }
     let plan = store::read_plan(root)?;
     let setting = store::read_setting(root)?;
-    let records = store::read_trials(root)?;
+    let (records, again) = (store::read_trials(root)?, store::read_again(root)?);
     let stopped = outlook::stop(&records, &plan.arm_names());
-    let mut result = conclude(&plan, &setting, root, &records, stopped)?;
+    let is_measured = stopped.is_none();
+    let both = Records { first: &records, again: &again };
+    let mut result = conclude(&plan, &setting, root, &both, stopped)?;
     let (done, all) = (records.len(), plan.trials.len());
     if done < all {
         result.warnings.push(format!("the run is not finished: {done} of {all} trials are there"));
     }
+    let (done, all) = (again.len(), plan.to_verify().len());
+    if is_measured && done < all {
+        result.warnings.push(format!("the run is not finished: {done} of {all} trials to verify ran again"));
+    }
     Ok(result)
+}
+
+/// What all guests left behind.
+struct Records<'a> {
+    first: &'a [TrialRecord],
+    /// Of the trials that ran again.
+    again: &'a [TrialRecord],
 }
 
 fn conclude(
     plan: &Plan,
     setting: &Setting,
     root: &Path,
-    records: &[TrialRecord],
+    records: &Records<'_>,
     stopped: Option<Stop>,
 ) -> Result<RunResult, RunError> {
     let started = Instant::now();
     let events = store::read_events(root)?;
-    let excused = outlook::excused(records, &plan.arm_names());
+    let excused = outlook::excused(records.first, &plan.arm_names());
     let outcome = match stopped {
         _ if setting.engine.is_none() => Outcome::NoCodeChange,
         None => Outcome::Measured,
@@ -180,19 +207,17 @@ fn conclude(
         Some(Stop::ArmFails(record)) => Outcome::ArmFails(record),
         Some(Stop::Unproven(record)) => Outcome::Unproven(record),
     };
-    let findings = Findings { plan, setting, events: &events, records, excused: &excused, outcome };
+    let Records { first: records, again } = *records;
+    let findings = Findings { plan, setting, events: &events, records, again, excused: &excused, outcome };
     let mut result = assemble::assemble(&findings);
     result.timings.analyse = started.elapsed().as_secs_f64();
     Ok(result)
 }
 
 /// A resumed run must go on with the kernels that it began with.
-fn refuse_other_kernels(plan: &Plan, store: &Store, kernels: &Kernels) -> Result<(), RunError> {
-    if !store.has_setting() {
-        return Ok(());
-    }
-    let before = store::read_setting(store.root())?.kernels.kernels;
-    let changed = before.iter().zip(&kernels.kernels).position(|(before, now)| before.key != now.key);
+fn refuse_other_kernels(plan: &Plan, before: &Kernels, now: &Kernels) -> Result<(), RunError> {
+    let mut pairs = before.kernels.iter().zip(&now.kernels);
+    let changed = pairs.position(|(before, now)| before.key != now.key);
     match changed {
         Some(index) => Err(RunError::OtherKernel { arm: plan.experiment.arms[index].name.clone() }),
         None => Ok(()),

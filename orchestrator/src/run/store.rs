@@ -37,6 +37,9 @@ pub(crate) enum StoreError {
     File(#[from] FileError),
 }
 
+/// Where records and consoles of trials lie that ran again.
+const AGAIN: &str = "verified";
+
 /// An open run directory, locked.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -77,6 +80,14 @@ impl Store {
         // The record last: it says that the trial is complete.
         fs::write_atomic(&self.root.join(format!("consoles/{:04}.log", record.number)), console)?;
         self.write_json(&self.root.join(format!("trials/{:04}.json", record.number)), record)
+    }
+
+    /// Saves what came of a trial that ran again, beside what came of it first.
+    pub(crate) fn save_again(&self, record: &TrialRecord, console: &[u8]) -> Result<(), StoreError> {
+        let directory = self.root.join(AGAIN);
+        fs::create_dir(&directory)?;
+        fs::write_atomic(&directory.join(format!("{:04}.log", record.number)), console)?;
+        self.write_json(&directory.join(format!("{:04}.json", record.number)), record)
     }
 
     pub(crate) fn save_setting(&self, setting: &Setting) -> Result<(), StoreError> {
@@ -153,7 +164,17 @@ pub(crate) fn read_setting(root: &Path) -> Result<Setting, StoreError> {
 
 /// The records of all trials that are complete, by number.
 pub(crate) fn read_trials(root: &Path) -> Result<Vec<TrialRecord>, StoreError> {
-    let files = fs::list(&root.join("trials"))?.into_iter();
+    read_records(&root.join("trials"))
+}
+
+/// The records of all trials that ran again, by number.
+pub(crate) fn read_again(root: &Path) -> Result<Vec<TrialRecord>, StoreError> {
+    let directory = root.join(AGAIN);
+    if directory.is_dir() { read_records(&directory) } else { Ok(Vec::new()) }
+}
+
+fn read_records(directory: &Path) -> Result<Vec<TrialRecord>, StoreError> {
+    let files = fs::list(directory)?.into_iter();
     files
         .filter(|path| path.extension().is_some_and(|end| end == "json"))
         .map(|path| read_json(&path))

@@ -103,7 +103,8 @@ pub(crate) async fn run(bench: &Bench<'_>, records: &mut Vec<TrialRecord>) -> Re
 }
 
 impl Bench<'_> {
-    async fn trial(&self, planned: &PlannedTrial) -> Result<(TrialRecord, Vec<u8>), RunError> {
+    /// Runs one trial, a second time where trouble on the host ended it. Returns the record and the console.
+    pub(super) async fn trial(&self, planned: &PlannedTrial) -> Result<(TrialRecord, Vec<u8>), RunError> {
         let (record, console) = self.attempt(planned).await?;
         let host_trouble = |fault: &Fault| fault.class.is_hosts();
         let Some(fault) = record.fault.as_ref().filter(|fault| host_trouble(fault)) else {

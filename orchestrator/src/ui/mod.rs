@@ -180,6 +180,17 @@ impl Listener for Display {
             Event::TrialRepeated { number, why } => {
                 self.line("trial", &format!("{number} is repeated after trouble on the host: {why}"));
             }
+            Event::VerificationStarted { trials } => {
+                *self.state.borrow_mut() = State { trials: *trials, ..State::default() };
+                self.trials_began.set(None);
+                let runs =
+                    if *trials == 1 { "1 trial runs".to_owned() } else { format!("{trials} trials run") };
+                self.line("verify", &format!("{runs} once more, to be compared with the first time"));
+            }
+            Event::TrialVerified { number, block, arm, seconds, difference, .. } => {
+                let found = difference.as_deref().unwrap_or("equal");
+                self.trial_ended(*number, &format!("block {block} {arm} again: {found}"), *seconds);
+            }
             Event::Warning { text } => self.line("warning", text),
             Event::Ended { .. } => self.clear(),
         }

@@ -3,7 +3,10 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::bench::Bench;
+use crate::usage::files;
 
 /// A bench with a finished run in `out`, a regression.
 fn with_run() -> Bench {
@@ -41,7 +44,7 @@ fn a_run_directory_holds_the_whole_story() {
     assert_eq!(names, expected, "and no file of a guest");
     assert_eq!(fs::read_dir(bench.path("out/trials")).unwrap().count(), 12);
     for line in bench.read("out/events.jsonl").lines() {
-        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        let event: Value = serde_json::from_str(line).unwrap();
         assert!(event["unix_ms"].is_u64() && !event["event"].is_null(), "{line}");
     }
 }
@@ -66,7 +69,7 @@ fn going_on_repeats_nothing() {
     bench.outcome(&command.output().unwrap()).ends_with(1);
     assert_eq!(bench.booted().len(), booted.len() + 2);
     assert_eq!(bench.made(), made);
-    let verdict = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["judgements"].clone();
+    let verdict = |text: &str| serde_json::from_str::<Value>(text).unwrap()["judgements"].clone();
     assert_eq!(verdict(&bench.read("out/result.json")), verdict(&before));
 }
 
@@ -96,6 +99,105 @@ fn a_run_is_never_overwritten() {
         assert!(bench.path(&format!("twinboot-run-tiny-{number}/result.json")).is_file());
     }
     assert_eq!(bench.made(), made);
+}
+
+#[test]
+fn a_replayed_trial_is_compared() {
+    let bench = with_run();
+    let before = files(&bench.path("out"));
+    let ended = bench.twinboot(&["replay", "out"]).succeeds();
+    assert_eq!(ended.stdout, "trial 1 (patched) is equal: digest [HASH]\n");
+    let json = bench.twinboot(&["replay", "out", "3", "--json"]).succeeds().json();
+    assert_eq!((&json["trial"], &json["arm"], &json["equal"]), (&3.into(), &"base".into(), &true.into()));
+    assert_eq!(json["before"], json["again"]);
+    assert_eq!(files(&bench.path("out")), before);
+    assert_eq!(files(&bench.path("temporary")), [""; 0], "nothing is left lying around");
+
+    // Another figure than the guest measures.
+    let mut record: Value = serde_json::from_str(&bench.read("out/trials/0003.json")).unwrap();
+    record["digest"] = "0".repeat(64).into();
+    record["results"][0]["pingpong"]["window_ns"] = 1.into();
+    bench.write("out/trials/0003.json", record.to_string());
+    bench.twinboot(&["replay", "out", "3"]).ends_with(1).snapshot("replay_differs");
+    let json = bench.twinboot(&["replay", "out", "3", "--json"]).ends_with(1).json();
+    let difference = "results[0].pingpong.window_ns: 1 against 12000000";
+    assert_eq!((&json["equal"], &json["difference"]), (&false.into(), &difference.into()));
+}
+
+#[test]
+fn a_replay_makes_a_lost_kernel_again_and_takes_no_other() {
+    let bench = with_run();
+    let made = bench.made();
+    bench.twinboot(&["cache", "--prune", "0"]).succeeds();
+    bench.twinboot(&["replay", "out"]).succeeds();
+    assert!(made.len() < bench.made().len());
+    bench.twinboot(&["cache", "--prune", "0"]).succeeds();
+    bench.edit("change.patch", "guest:slow", "guest:runs!");
+    let other = "the kernel of arm `patched` is not the one that the earlier trials ran";
+    bench.twinboot(&["replay", "out"]).ends_with(2).says(other);
+}
+
+#[test]
+fn what_cannot_be_replayed_is_told() {
+    let bench = with_run();
+    let other = "there is no trial 13; the run has the trials 1 to 12";
+    bench.twinboot(&["replay", "out", "13"]).ends_with(2).says(other);
+    bench.edit("out/plan.json", r#""clock": "virtual""#, r#""clock": "wall""#);
+    bench.twinboot(&["replay", "out"]).ends_with(2).snapshot("replay_under_the_wall_clock");
+    assert_eq!(bench.booted().len(), 12);
+}
+
+#[test]
+fn verified_trials_are_in_the_result() {
+    let bench = Bench::new();
+    bench.record_agent();
+    bench.patch("guest:runs", "guest:slow");
+    let run = ["run", "experiment.yaml", "--patch", "change.patch", "--verify", "--out", "out"];
+    bench.twinboot(&run).ends_with(1).snapshot("verified");
+    let result: Value = serde_json::from_str(&bench.read("out/result.json")).unwrap();
+    let expected = serde_json::json!({"trials": 2, "equal": 2, "differing": []});
+    assert_eq!((&result["verification"], bench.booted().len()), (&expected, 14));
+    assert!(bench.read("out/report.md").contains("- Run again: 2 of 12 trials, equal to the last digit.\n"));
+
+    // A run that was killed before it had verified its last trial.
+    let again = files(&bench.path("out/verified"));
+    assert_eq!(again.len(), 4, "two records and two consoles: {again:?}");
+    for lost in ["out/result.json", "out/report.md", &again[2]] {
+        fs::remove_file(bench.path(lost)).unwrap();
+    }
+    let ended = bench.twinboot(&["report", "out"]).ends_with(1);
+    assert!(ended.stdout.contains("not finished: 1 of 2 trials to verify ran again"), "{ended}");
+    bench.twinboot(&["run", "--resume", "out"]).ends_with(1).says("1 trial runs once more");
+    let result: Value = serde_json::from_str(&bench.read("out/result.json")).unwrap();
+    assert_eq!((&result["verification"], bench.booted().len()), (&expected, 15));
+}
+
+#[test]
+fn a_verified_trial_that_differs_makes_the_run_invalid() {
+    let bench = Bench::new();
+    bench.record_agent();
+    bench.edit("linux/kernel/x.c", "guest:runs", "guest:drifts");
+    bench.patch("return 1", "return 10");
+    let run = ["run", "experiment.yaml", "--patch", "change.patch", "--verify", "--out", "out"];
+    bench.twinboot(&run).ends_with(8).snapshot("verified_and_different");
+    let result: Value = serde_json::from_str(&bench.read("out/result.json")).unwrap();
+    assert_eq!((&result["verdict"], &result["verification"]["equal"]), (&"invalid".into(), &0.into()));
+    assert_eq!(result["judgements"][0]["verdict"], "no-difference", "the judgement stands as it was");
+    assert!(bench.read("out/report.md").contains("of which 2 DIFFER from the first time."));
+}
+
+#[test]
+fn a_run_that_is_settled_early_says_that_it_verified_nothing() {
+    let bench = Bench::new();
+    bench.record_agent();
+    bench.patch("guest:runs", "guest:panics");
+    let run = ["run", "experiment.yaml", "--patch", "change.patch", "--verify", "--out", "out"];
+    let ended = bench.twinboot(&run).ends_with(6);
+    assert!(ended.stdout.contains("WARNING: no trial was run again"), "{ended}");
+    assert!(!bench.path("out/verified").exists());
+    // What ended with a fault is replayed all the same.
+    let ended = bench.twinboot(&["replay", "out"]).succeeds();
+    assert_eq!(ended.stdout, "trial 1 (patched) is equal: kernel panic while booting again\n");
 }
 
 #[test]

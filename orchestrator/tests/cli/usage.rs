@@ -13,6 +13,7 @@ fn help_tells_verbs_options_and_exit_codes() {
     let bench = Bench::new();
     bench.twinboot(&["--help"]).succeeds().snapshot("help");
     bench.twinboot(&["run", "--help"]).succeeds().snapshot("help_of_run");
+    bench.twinboot(&["replay", "--help"]).succeeds().snapshot("help_of_replay");
     assert!(bench.twinboot(&["--version"]).succeeds().stdout.starts_with("twinboot "));
 }
 
@@ -38,6 +39,9 @@ fn wrong_usage_ends_with_2() {
     check(&bench, &["plan", "experiment.yaml", "--range", "v1"], "--range wants `A..B`, not `v1`");
     check(&bench, &["plan", "experiment.yaml", "--aa", "--patch", "b"], "'--aa' cannot be used with");
     check(&bench, &["run", "--resume", "out", "--seeds", "9"], "cannot be used with");
+    check(&bench, &["run", "--resume", "out", "--verify"], "cannot be used with");
+    check(&bench, &["replay", "out"], "out: there is no run (no plan.json)");
+    check(&bench, &["replay", "out", "first"], "invalid value 'first'");
     check(&bench, &["boot", "experiment.yaml", "other"], "there is no arm `other`; there are base, patched");
     check(&bench, &["report", "out"], "out: there is no run (no plan.json)");
     check(&bench, &["cache", "--prune", "much"], "invalid value 'much'");
@@ -85,6 +89,14 @@ fn a_plan_has_json_and_takes_changes() {
     assert!(plan.stdout.contains("[BENCH]/b c.patch"), "{plan}");
     let plan = bench.twinboot(&["plan", "experiment.yaml", "--aa"]).succeeds();
     assert!(plan.stdout.contains("arm again:"), "{plan}");
+    let plan = bench.twinboot(&["plan", "experiment.yaml", "--verify", "--seeds", "5"]).succeeds();
+    assert!(plan.stdout.contains("\nrun again and compared: trials "), "{plan}");
+    bench.edit("experiment.yaml", "clock: virtual", "clock: wall");
+    for verb in ["plan", "run"] {
+        let refused =
+            "--verify wants `clock: virtual`; under the host's clock no trial measures the same twice";
+        bench.twinboot(&[verb, "experiment.yaml", "--verify"]).ends_with(2).says(refused);
+    }
 }
 
 #[test]
@@ -97,7 +109,7 @@ fn a_plan_does_nothing() {
 }
 
 /// Every file and directory below, sorted.
-fn files(directory: &Path) -> Vec<String> {
+pub(crate) fn files(directory: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         names.push(entry.path().display().to_string());
