@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the agent's messages go: as frames into the port (or a file), or condensed onto standard output.
+//! The way to the host: messages go as frames into the port (or a file), or condensed onto standard output;
+//! a saved guest is given its trial on the same port.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use twinboot_protocol::{Message, frame, summary};
+use twinboot_protocol::frame::Decoder;
+use twinboot_protocol::{Message, Trial, frame, summary};
 
 use crate::error::{AgentError, Context};
 use crate::sys;
@@ -16,14 +18,14 @@ pub(crate) struct Link(Mutex<Sink>);
 
 #[derive(Debug)]
 enum Sink {
-    Frames { output: File, sequence: u32 },
+    Frames { port: File, sequence: u32 },
     Summary(Vec<Message>),
 }
 
 impl Link {
     /// Sends frames.
-    pub(crate) fn frames(output: File) -> Self {
-        Self(Mutex::new(Sink::Frames { output, sequence: 0 }))
+    pub(crate) fn frames(port: File) -> Self {
+        Self(Mutex::new(Sink::Frames { port, sequence: 0 }))
     }
 
     /// Prints a summary when the last message has come.
@@ -33,6 +35,11 @@ impl Link {
 
     pub(crate) fn send(&self, message: Message) -> Result<(), AgentError> {
         self.lock().send(message).context("send a message to the host")
+    }
+
+    /// Waits for the trial that the host sends.
+    pub(crate) fn receive(&self) -> Result<Trial, AgentError> {
+        self.lock().receive().context("receive the trial from the host")
     }
 
     /// Tells the host why nothing more will come, and sees to it that nothing does. Never comes back.
@@ -55,8 +62,8 @@ impl Link {
 impl Sink {
     fn send(&mut self, message: Message) -> io::Result<()> {
         match self {
-            Self::Frames { output, sequence } => {
-                output.write_all(&frame::encode(*sequence, &message))?;
+            Self::Frames { port, sequence } => {
+                port.write_all(&frame::encode(*sequence, &message))?;
                 *sequence += 1;
             }
             Self::Summary(messages) => {
@@ -68,5 +75,22 @@ impl Sink {
             }
         }
         Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Trial> {
+        let Self::Frames { port, .. } = self else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "there is no port to receive from"));
+        };
+        let mut decoder = Decoder::<Trial>::new();
+        let mut buffer = [0; 4096];
+        loop {
+            match port.read(&mut buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => decoder.push(&buffer[..count]),
+            }
+            if let Some((_, trial)) = decoder.next().map_err(io::Error::other)? {
+                return Ok(trial);
+            }
+        }
     }
 }

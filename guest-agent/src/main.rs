@@ -11,6 +11,7 @@ mod isolation;
 mod link;
 mod ordinary;
 mod port;
+mod saving;
 mod sys;
 mod trial;
 mod workload;

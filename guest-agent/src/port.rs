@@ -15,11 +15,12 @@ const PORTS: &str = "/sys/class/virtio-ports";
 const ATTEMPTS: u32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Opens the port called [`PORT_NAME`] for writing.
+/// Opens the port called [`PORT_NAME`].
 pub(crate) fn open() -> Result<File, AgentError> {
     for _ in 0..ATTEMPTS {
         if let Some(device) = find(Path::new(PORTS)).filter(|device| device.exists()) {
             return File::options()
+                .read(true)
                 .write(true)
                 .open(&device)
                 .context(format_args!("open {}", device.display()));

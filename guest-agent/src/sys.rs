@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::CommandExt;
 use std::os::unix::thread::JoinHandleExt;
 use std::process::Command;
@@ -382,6 +382,27 @@ pub(crate) fn kernel_log() -> io::Result<Vec<u8>> {
     check(length)?;
     log.truncate(length.unsigned_abs() as usize);
     Ok(log)
+}
+
+/// Makes all that the kernel's random numbers give from now on follow from `seed` and from what they were made
+/// of before. Takes a privilege.
+pub(crate) fn seed_random(seed: u64) -> io::Result<()> {
+    #[repr(C)]
+    struct Entropy {
+        bits: libc::c_int,
+        bytes: libc::c_int,
+        seed: [u8; 8],
+    }
+    // `_IOW('R', 0x03, int[2])` and `_IO('R', 0x07)` of linux/random.h.
+    let add = libc::_IOW::<[libc::c_int; 2]>(b'R'.into(), 0x03);
+    let reseed = libc::_IO(b'R'.into(), 0x07);
+    let entropy = Entropy { bits: 64, bytes: 8, seed: seed.to_le_bytes() };
+    let device = File::options().write(true).open("/dev/urandom")?;
+    // SAFETY: the call reads a live rand_pool_info of as many bytes as it says. The second takes no argument.
+    unsafe {
+        check(libc::ioctl(device.as_raw_fd(), add, &raw const entropy))?;
+        check(libc::ioctl(device.as_raw_fd(), reseed))
+    }
 }
 
 /// Mounts a file system that has no device.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One trial from the first message to the last, the same for init and for an ordinary process.
 
-use twinboot_protocol::{Message, Orders, PROTOCOL};
+use std::borrow::Cow;
+
+use twinboot_protocol::{Message, Orders, PROTOCOL, Trial};
 
 use crate::error::{AgentError, Context};
 use crate::link::Link;
-use crate::{facts, isolation, workload};
+use crate::{facts, isolation, saving, sys, workload};
 
 /// Carries out the orders. When it fails, the last message is the caller's to send.
 pub(crate) fn run(orders: &[u8], link: &Link) -> Result<(), AgentError> {
@@ -19,6 +21,21 @@ pub(crate) fn run(orders: &[u8], link: &Link) -> Result<(), AgentError> {
         let seen = isolation::observe(proof, &online).context("gather the proof of isolation")?;
         link.send(Message::Isolation(Box::new(seen)))?;
     }
-    let results = workload::run(&orders, &online, link)?;
+    let trial = match &orders.trial {
+        Some(trial) => Cow::Borrowed(trial),
+        None => Cow::Owned(wait_for_trial(link)?),
+    };
+    // Best effort: only the guest's init may.
+    let _ = sys::seed_random(trial.seed);
+    let results = workload::run(&trial, &online, link)?;
     link.send(Message::Done { results })
+}
+
+/// Lets the machine be saved, and goes on in one that was restored, with the trial that it is given there.
+fn wait_for_trial(link: &Link) -> Result<Trial, AgentError> {
+    link.send(Message::Ready)?;
+    saving::stop_soon()?;
+    let trial = link.receive()?;
+    trial.check().context("read the trial's orders")?;
+    Ok(trial)
 }

@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 
 use twinboot_protocol::frame::Decoder;
 use twinboot_protocol::{
-    Channel, Hogs, IsolationProof, Message, Orders, PROTOCOL, Partners, Phase, Pingpong, Spin, Workload,
-    WorkloadResult,
+    Channel, Hogs, IsolationProof, Message, Orders, PROTOCOL, Partners, Phase, Pingpong, Spin, Trial,
+    Workload, WorkloadResult,
 };
 
 const ROUNDS: u64 = 50;
@@ -32,7 +32,8 @@ impl Drop for Scratch {
 }
 
 fn orders(workloads: Vec<Workload>) -> Vec<u8> {
-    Orders { protocol: PROTOCOL, seed: 1, isolation: None, warm_up_ns: 1_000_000, workloads }.to_json()
+    let trial = Trial { seed: 1, warm_up_ns: 1_000_000, workloads };
+    Orders { protocol: PROTOCOL, isolation: None, trial: Some(trial) }.to_json()
 }
 
 /// The first CPU and the last that this process may use; the same one on a machine with one.

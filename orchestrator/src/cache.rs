@@ -5,6 +5,7 @@
 //! ```text
 //! ROOT/sources/     unpacked kernel sources, pristine                (source stage)
 //! ROOT/kernels/KEY/ what a guest boots: image, config, build.json    (build stage)
+//! ROOT/checkpoints/KEY/ a booted guest, saved before its trial       (run stage)
 //! ROOT/builds/KEY/  trees with their objects, to start the next build from
 //! ROOT/facts/       what was found out about this host
 //! ROOT/locks/       one lock file for each entry
@@ -52,7 +53,7 @@ impl Cache {
 
     /// Opens the cache at a given place.
     pub(crate) fn at(root: PathBuf) -> Result<Self, FileError> {
-        for part in ["sources", "kernels", "facts", "locks"] {
+        for part in ["sources", "kernels", "checkpoints", "facts", "locks"] {
             fs::create_dir(&root.join(part))?;
         }
         let work = if is_plain(&root) {
@@ -77,6 +78,11 @@ impl Cache {
     /// Where a finished kernel is, or would be.
     pub(crate) fn kernel(&self, key: &str) -> PathBuf {
         self.root.join("kernels").join(key)
+    }
+
+    /// Where a saved guest is, or would be.
+    pub(crate) fn checkpoint(&self, key: &str) -> PathBuf {
+        self.root.join("checkpoints").join(key)
     }
 
     /// Where the tree and objects of a build are, or would be. Free of spaces and colons.
@@ -110,7 +116,8 @@ impl Cache {
     /// Every entry with its size, the longest unused first.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, FileError> {
         let mut entries = Vec::new();
-        for parent in [self.sources(), self.root.join("kernels"), self.work.clone()] {
+        let parts = ["kernels", "checkpoints"].map(|part| self.root.join(part));
+        for parent in parts.into_iter().chain([self.sources(), self.work.clone()]) {
             for path in fs::list(&parent)?.into_iter().filter(|path| path.is_dir()) {
                 // What is known about sources is small and outlives them.
                 if path.file_name().is_some_and(|name| name == "known") {

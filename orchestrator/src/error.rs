@@ -13,7 +13,6 @@ use crate::report::ReportError;
 use crate::run::RunError;
 use crate::run::store::StoreError;
 use crate::source::{PatchError, SourceError};
-use crate::vm::guest::GuestError;
 
 /// A command that failed.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +113,7 @@ fn exit_of_run(error: &RunError) -> Exit {
         RunError::OtherKernel { .. } | RunError::Replay(_) => Exit::Usage,
         RunError::Store(error) => exit_of_store(error),
         RunError::NoKvm { .. }
-        | RunError::Guest(GuestError::Channel(_) | GuestError::Process(_))
+        | RunError::Guest(_)
         | RunError::Qemu { .. }
         | RunError::Agent(AgentError::Missing { .. } | AgentError::File(_))
         | RunError::Report(_)

@@ -225,6 +225,35 @@ fn a_trial_that_runs_again_measures_the_same() {
 }
 
 /// The answer that the quick start gives, with as few blocks as can conclude.
+/// Guests that were booted and saved apart from each other are one and the same.
+#[test]
+fn a_guest_saved_again_gives_the_same_trials() {
+    let user = twinboot().args(["cache", "--json"]).output().unwrap();
+    let user: Value = serde_json::from_slice(&user.stdout).unwrap();
+    let user = Path::new(user["root"].as_str().unwrap());
+    let digests = || {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
+        std::fs::create_dir(&cache).unwrap();
+        for part in ["sources", "kernels", "builds", "facts", "locks"] {
+            std::os::unix::fs::symlink(user.join(part), cache.join(part)).unwrap();
+        }
+        let out = directory.path().join("run");
+        let mut command = twinboot();
+        command.arg("run").arg(root().join("configs/quick.yaml")).args(["--aa", "--seeds", "2", "--json"]);
+        let output = command.arg("--out").arg(&out).env("TWINBOOT_CACHE", &cache).output().unwrap();
+        let ran = ran(&output, out);
+        let saved = std::fs::read_dir(cache.join("checkpoints")).unwrap().count();
+        assert_eq!(saved, 1, "{}", ran.stderr);
+        let trials = ran.result["trials"].as_array().unwrap().clone();
+        trials.iter().map(|trial| trial["digest"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (first, second) = (digests(), digests());
+    assert_eq!(first.len(), 4);
+    assert_eq!(first, second);
+    assert!(first.windows(3).all(|three| three[0] != three[2]), "seeds make no difference: {first:?}");
+}
+
 #[test]
 fn a_microsecond_in_the_wakeup_path_is_found() {
     let directory = tempfile::tempdir().unwrap();

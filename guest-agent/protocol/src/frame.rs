@@ -10,11 +10,15 @@
 //! | 4 | CRC-32 (IEEE) over sequence number, length and payload |
 //! | length | payload: the message as JSON |
 //!
-//! [`encode`] is the guest's side and [`Decoder`] the host's. Neither reads or writes anything, and
+//! [`encode`] is the sender's side, mostly the guest's, and [`Decoder`] the receiver's. Neither reads or writes anything, and
 //! neither knows in which order messages make sense.
 
 use std::error::Error;
 use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::Message;
 
@@ -91,7 +95,7 @@ impl Error for FrameError {
 
 /// One message as a frame.
 #[must_use]
-pub fn encode(sequence: u32, message: &Message) -> Vec<u8> {
+pub fn encode<T: Serialize>(sequence: u32, message: &T) -> Vec<u8> {
     let payload = serde_json::to_vec(message).expect("a message has no map, and so no key that is not text");
     let length = u32::try_from(payload.len()).expect("a message is far below 4 GiB");
     let mut frame = Vec::with_capacity(HEADER + payload.len());
@@ -105,19 +109,32 @@ pub fn encode(sequence: u32, message: &Message) -> Vec<u8> {
 
 /// Takes bytes as they come and gives messages. After an error it gives the same error again: nothing
 /// behind a damaged frame can be trusted.
-#[derive(Debug, Default)]
-pub struct Decoder {
+#[derive(Debug)]
+pub struct Decoder<T = Message> {
     buffer: Vec<u8>,
     /// Where the first byte that no message was made of lies in the buffer.
     start: usize,
     sequence: u32,
+    messages: PhantomData<T>,
 }
 
-impl Decoder {
+impl<T> Default for Decoder<T> {
+    fn default() -> Self {
+        Self::waiting_for(0)
+    }
+}
+
+impl<T> Decoder<T> {
     /// A decoder that waits for frame 0.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A decoder for a stream that goes on with this frame.
+    #[must_use]
+    pub fn waiting_for(sequence: u32) -> Self {
+        Self { buffer: Vec::new(), start: 0, sequence, messages: PhantomData }
     }
 
     /// Appends what was read.
@@ -129,7 +146,10 @@ impl Decoder {
 
     /// The next message with the payload that it was read from, or nothing while its frame is not whole.
     #[expect(clippy::should_implement_trait, reason = "nothing means not yet, which is no iterator's end")]
-    pub fn next(&mut self) -> Result<Option<(Vec<u8>, Message)>, FrameError> {
+    pub fn next(&mut self) -> Result<Option<(Vec<u8>, T)>, FrameError>
+    where
+        T: DeserializeOwned,
+    {
         let rest = &self.buffer[self.start..];
         let begin = &rest[..rest.len().min(MAGIC.len())];
         if !MAGIC.starts_with(begin) {
@@ -207,7 +227,7 @@ mod tests {
 
     /// All messages up to the end or the first error, in words.
     fn decode(pieces: &[&[u8]]) -> (Vec<Message>, String) {
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::<Message>::new();
         let mut decoded = Vec::new();
         for piece in pieces {
             decoder.push(piece);

@@ -20,6 +20,9 @@ pub enum Message {
     Machine(Box<Machine>),
     /// What shows that the isolated CPUs are left alone; only when the orders ask for the proof.
     Isolation(Box<Isolation>),
+    /// Everything is prepared, and the trial's orders are not there yet: the machine may be saved now. It stops
+    /// by itself a little later.
+    Ready,
     /// The trial went on to this phase.
     Phase {
         /// The phase that begins now.

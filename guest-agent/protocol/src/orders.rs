@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the agent is to do in one trial. Durations are in nanoseconds of the guest's clock.
+//! What the agent is to do in a guest, and in its trial. Durations are in nanoseconds of the guest's clock.
 
 use std::error::Error;
 use std::fmt;
@@ -8,17 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::PROTOCOL;
 
-/// One trial's orders, complete: the agent needs nothing else and asks for nothing.
+/// What a guest's initramfs tells the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Orders {
     /// [`crate::PROTOCOL`] of the side that wrote them.
     pub protocol: u32,
-    /// Perturbs what a reboot would: the start phases of threads and timers.
-    pub seed: u64,
     /// Gathers the proof of isolation before the workloads start.
     #[serde(default)]
     pub isolation: Option<IsolationProof>,
+    /// The trial. Without it the agent prepares everything, says [`crate::Message::Ready`], lets the machine be
+    /// saved, and waits for a frame that holds a [`Trial`].
+    #[serde(default)]
+    pub trial: Option<Trial>,
+}
+
+/// One trial, complete: the agent needs nothing else and asks for nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// Perturbs what a reboot would: the kernel's random numbers, the start phases of threads and timers.
+    pub seed: u64,
     /// How long everything runs before the window opens.
     pub warm_up_ns: u64,
     /// What runs. The window closes when every workload that ends by itself has ended.
@@ -33,7 +43,9 @@ impl Orders {
             return Err(OrdersError::OtherProtocol(protocol));
         }
         let orders: Self = serde_json::from_slice(json).map_err(OrdersError::NotOrders)?;
-        orders.check()?;
+        if let Some(trial) = &orders.trial {
+            trial.check()?;
+        }
         Ok(orders)
     }
 
@@ -42,8 +54,11 @@ impl Orders {
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec_pretty(self).expect("orders have no map, and so no key that is not text")
     }
+}
 
-    fn check(&self) -> Result<(), OrdersError> {
+impl Trial {
+    /// Whether it can be carried out, as far as that does not depend on the guest.
+    pub fn check(&self) -> Result<(), OrdersError> {
         for (index, workload) in self.workloads.iter().enumerate() {
             let name = || workload.name().to_owned();
             if self.workloads[..index].iter().any(|other| other.name() == workload.name()) {
@@ -238,7 +253,7 @@ mod tests {
 
     fn orders(workloads: &[&str]) -> String {
         let workloads = workloads.join(",");
-        format!(r#"{{"protocol":2,"seed":7,"warm_up_ns":1000,"workloads":[{workloads}]}}"#)
+        format!(r#"{{"protocol":3,"trial":{{"seed":7,"warm_up_ns":1000,"workloads":[{workloads}]}}}}"#)
     }
 
     fn check(json: &str, expected: &str) {
@@ -255,9 +270,10 @@ mod tests {
     #[test]
     fn orders_are_checked() {
         check(&orders(&[PINGPONG, HOGS]), "fine");
+        check(r#"{"protocol":3}"#, "fine");
         check("{", "the orders are not of the expected form");
         check(&orders(&[&PINGPONG.replace("rounds", "turns")]), "the orders are not of the expected form");
-        check(r#"{"protocol":3,"new":0}"#, "the orders have protocol version 3, this agent has 2");
+        check(r#"{"protocol":4,"new":0}"#, "the orders have protocol version 4, this agent has 3");
         check(&orders(&[PINGPONG, PINGPONG]), "two workloads are called `wake`");
         check(&orders(&[&PINGPONG.replace("10", "0")]), "workload `wake` has no CPU, no thread or no round");
         check(&orders(&[&HOGS.replace("2,3", "")]), "workload `load` has no CPU, no thread or no round");

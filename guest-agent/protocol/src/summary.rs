@@ -18,7 +18,7 @@ pub fn summary(messages: &[Message]) -> String {
             Message::Result(result) => summary.results.push(condense(result)),
             Message::Failed { reason } => summary.failed = Some(reason),
             Message::Done { .. } => summary.complete = true,
-            Message::Hello { .. } | Message::Phase { .. } => {}
+            Message::Hello { .. } | Message::Ready | Message::Phase { .. } => {}
         }
     }
     serde_json::to_string_pretty(&summary).expect("a summary has no map, and so no key that is not text")

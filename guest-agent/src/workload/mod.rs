@@ -13,7 +13,7 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use twinboot_protocol::{Message, Orders, Partners, Phase, Workload, WorkloadResult};
+use twinboot_protocol::{Message, Partners, Phase, Trial, Workload, WorkloadResult};
 
 use crate::error::{AgentError, Context};
 use crate::link::Link;
@@ -40,13 +40,13 @@ enum Running {
     Hogs(hogs::Running),
 }
 
-/// Carries the workloads out and sends phases and results; gives how many results.
-pub(crate) fn run(orders: &Orders, online: &[u32], link: &Link) -> Result<u32, AgentError> {
-    let workloads = &orders.workloads;
+/// Carries a trial's workloads out and sends phases and results; gives how many results.
+pub(crate) fn run(trial: &Trial, online: &[u32], link: &Link) -> Result<u32, AgentError> {
+    let workloads = &trial.workloads;
     check_cpus(workloads, online)?;
     stand_aside(workloads)?;
     sys::notice_children().context("install a signal handler")?;
-    let mut random = Random::new(orders.seed);
+    let mut random = Random::new(trial.seed);
     let explain = |interruption| explain(interruption, workloads);
 
     let gate = make_gate(workloads)?;
@@ -58,7 +58,7 @@ pub(crate) fn run(orders: &Orders, online: &[u32], link: &Link) -> Result<u32, A
 
     link.send(phase(Phase::WarmUp))?;
     gate.start();
-    thread::sleep(Duration::from_nanos(orders.warm_up_ns + random.below(START_SPREAD_NS)));
+    thread::sleep(Duration::from_nanos(trial.warm_up_ns + random.below(START_SPREAD_NS)));
 
     link.send(phase(Phase::WindowOpen))?;
     let opened: Vec<Reading> = started.iter().map(Running::read).collect();

@@ -52,6 +52,7 @@ pub(super) async fn boot(arguments_given: &Arguments) -> Result<Exit, Error> {
         return Err(Error::Usage(format!("there is no arm `{arm}`; there are {names}")));
     };
     plan.experiment.guest.clock = if arguments_given.virtual_clock { Clock::Virtual } else { Clock::Wall };
+    plan.experiment.guest.checkpoint = false;
     let agent = binary::read(plan.arch()).map_err(run::RunError::from)?;
     let extras = extras(arguments_given, plan.arch()).await?;
 

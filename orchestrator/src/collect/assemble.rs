@@ -437,13 +437,16 @@ fn timings(findings: &Findings<'_>) -> Timings {
         match event {
             Event::SourceReady { seconds, .. } => timings.source += seconds,
             Event::Built { arm, seconds, .. } => *timings.build.entry(arm.clone()).or_default() += seconds,
+            Event::CheckpointSaved { seconds, .. } => timings.boot += seconds,
             _ => {}
         }
     }
     for record in findings.records.iter().chain(findings.again) {
-        let boot = record.boot_seconds.unwrap_or(record.seconds);
+        let restore = record.restore_seconds.unwrap_or(0.0);
+        let boot = if 0.0 < restore { 0.0 } else { record.boot_seconds.unwrap_or(record.seconds) };
+        timings.restore += restore;
         timings.boot += boot;
-        timings.trial += record.seconds - boot;
+        timings.trial += record.seconds - restore - boot;
     }
     timings
 }

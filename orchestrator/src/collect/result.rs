@@ -269,7 +269,7 @@ pub(crate) struct Timings {
     pub(crate) source: f64,
     /// By arm, in the order of the arms.
     pub(crate) build: IndexMap<String, f64>,
-    /// All guests, from QEMU's start to the agent's first message.
+    /// All guests that boot, from QEMU's start to the agent's first message; or to having been saved.
     pub(crate) boot: f64,
     /// Restoring checkpoints instead of booting.
     pub(crate) restore: f64,

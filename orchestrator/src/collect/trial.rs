@@ -38,8 +38,11 @@ pub(crate) struct TrialRecord {
     /// When the experiment isolates CPUs; its differences are among the others.
     pub(crate) isolation: Option<Proof>,
     pub(crate) results: Vec<WorkloadResult>,
-    /// From QEMU's start to the agent's first frame, in seconds.
+    /// From QEMU's start to the agent's first frame, in seconds; absent where the guest was restored.
     pub(crate) boot_seconds: Option<f64>,
+    /// From QEMU's start to the restored guest going on, in seconds.
+    #[serde(default)]
+    pub(crate) restore_seconds: Option<f64>,
     /// From QEMU's start to its end, in seconds.
     pub(crate) seconds: f64,
     /// The share of the host's CPU time that its own hypervisor took meanwhile; absent where it does not say.
@@ -77,7 +80,7 @@ pub(crate) fn record(
             }
             Message::Result(result) => results.push(*result),
             Message::Isolation(seen) => observed = Some(*seen),
-            Message::Phase { .. } | Message::Failed { .. } | Message::Done { .. } => {}
+            Message::Ready | Message::Phase { .. } | Message::Failed { .. } | Message::Done { .. } => {}
         }
     }
     // A guest that died earlier is a fault, not one that was not isolated.
@@ -105,6 +108,7 @@ pub(crate) fn record(
         isolation,
         results,
         boot_seconds: run.times.hello.as_ref().map(Duration::as_secs_f64),
+        restore_seconds: run.times.restored.as_ref().map(Duration::as_secs_f64),
         seconds: run.times.end.as_secs_f64(),
         stolen: None,
     };

@@ -119,6 +119,13 @@ fn guest(
             "expected auto or tcg, or `clock: wall`: the virtual clock counts emulated instructions",
         ));
     }
+    let is_virtual = raw.clock.value == Clock::Virtual;
+    if let Some(checkpoint) = raw.checkpoint.0.as_ref().filter(|asked| asked.value && !is_virtual) {
+        findings.add(checkpoint.problem(
+            "the wall clock has no checkpoints",
+            "expected false, or `clock: virtual`: a restored guest would have the layout in memory of one boot",
+        ));
+    }
     let topology = machine::topology(machine, cpus, findings);
     let isolate = raw.isolate.0.as_ref().and_then(|isolate| machine::isolate(isolate, cpus, findings));
     let cmdline = kernel::cmdline(&raw.cmdline, findings);
@@ -129,6 +136,7 @@ fn guest(
         topology,
         accel: raw.accel.value,
         clock: raw.clock.value,
+        checkpoint: is_virtual && raw.checkpoint.0.as_ref().is_none_or(|asked| asked.value),
         isolate,
         cmdline,
     })

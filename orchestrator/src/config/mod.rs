@@ -129,6 +129,9 @@ pub(crate) struct Guest {
     /// For plain emulation; what suits the architecture when absent.
     pub(crate) emulator_threads: Option<EmulatorThreads>,
     pub(crate) clock: Clock,
+    /// Each arm's guest boots once, and is restored for each trial.
+    #[serde(default)]
+    pub(crate) checkpoint: bool,
     /// CPUs that are kept free of other work.
     pub(crate) isolate: Option<Isolate>,
     /// Kernel parameters beside the architecture's.

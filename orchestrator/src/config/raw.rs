@@ -158,6 +158,10 @@ pub(super) struct Guest {
     /// What the guest's clock counts.
     #[serde(default = "default_clock")]
     pub(super) clock: Located<Clock>,
+    /// Whether each arm's guest boots once, is saved when its agent is ready, and is restored for each trial. Under the
+    /// virtual clock alone, where that is what happens unless it says `false`: then each trial boots.
+    #[serde(default)]
+    pub(super) checkpoint: Maybe<Located<bool>>,
     #[serde(default)]
     pub(super) isolate: Maybe<Isolate>,
     /// Kernel parameters beside Twinboot's own, each one entry.

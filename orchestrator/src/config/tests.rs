@@ -126,6 +126,7 @@ fn every_key_arrives() {
             accel: Accel::Kvm,
             emulator_threads: None,
             clock: Clock::Wall,
+            checkpoint: false,
             cmdline: vec!["nosmt".to_owned(), r#"dyndbg="file core.c +p""#.to_owned()],
         },
         arms: vec![
@@ -217,6 +218,7 @@ fn what_stands_beside_a_machine_replaces_its_parts() {
         accel: Accel::Auto,
         emulator_threads: None,
         clock: Clock::Virtual,
+        checkpoint: true,
         isolate: Some(Isolate {
             cpus: vec![0, 4, 5, 6, 7],
             from: vec![Disturbance::Tasks, Disturbance::Interrupts],

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use twinboot_protocol::{Orders, PROTOCOL};
+use twinboot_protocol::{Orders, PROTOCOL, Trial};
 
 use crate::build::fragment::Requests;
 use crate::build::{self, BuildError};
 use crate::config::{Accel, Arm, Clock, EmulatorThreads, Experiment};
 use crate::vm::arch::{self, ArchSpec};
-use crate::vm::qemu::{Channels, Console, Engine, GuestSpec, KernelFiles, arguments, command_line};
+use crate::vm::qemu::{Channels, Console, Engine, GuestSpec, KernelFiles, Start, arguments, command_line};
 
 pub(crate) use estimate::estimate;
 
@@ -128,13 +128,27 @@ impl Plan {
         command_line(self.arch(), engine, &[&isolation, &guest.cmdline, &arm.cmdline])
     }
 
-    /// What the agent is told in a trial.
-    pub(crate) fn orders(&self, trial: &PlannedTrial, engine: Engine) -> Orders {
+    /// Whether each arm's guest boots once, and is restored for each trial.
+    pub(crate) fn restores(&self, engine: Engine) -> bool {
+        engine == Engine::TcgVirtual
+            && self.experiment.guest.checkpoint
+            && self.arch().no_checkpoints.is_none()
+    }
+
+    /// What a guest's initramfs tells the agent; without a trial it waits for one.
+    pub(crate) fn orders(&self, trial: Option<Trial>, engine: Engine) -> Orders {
         let isolate = self.experiment.guest.isolate.as_ref();
         Orders {
             protocol: PROTOCOL,
-            seed: trial.seed,
             isolation: isolate.map(|isolate| isolation::proof(isolate, engine, self.emulator_threads())),
+            trial,
+        }
+    }
+
+    /// What the agent is told of a trial.
+    pub(crate) fn trial(&self, planned: &PlannedTrial) -> Trial {
+        Trial {
+            seed: planned.seed,
             warm_up_ns: self.experiment.trial.warm_up_ns,
             workloads: self.experiment.trial.workloads.clone(),
         }
@@ -152,6 +166,7 @@ impl Plan {
         GuestSpec {
             arch: self.arch(),
             engine,
+            start: if self.restores(engine) { Start::Restore } else { Start::Boot },
             threads: self.emulator_threads(),
             topology: self.experiment.guest.topology.clone(),
             kernel,
@@ -234,7 +249,7 @@ mod tests {
             let dynticks = plan.requests(arm).unwrap().0.contains_key("CONFIG_NO_HZ_FULL");
             let command_line = plan.command_line(arm, Engine::Kvm);
             let added = command_line.split_once("loglevel=5 ").unwrap().1.to_owned();
-            let proof = plan.orders(&plan.trials[0], Engine::Kvm).isolation;
+            let proof = plan.orders(None, Engine::Kvm).isolation;
             (dynticks, added, proof.map(|proof| proof.cpus))
         };
         assert_eq!(found(&plan("")), (false, "quiet".to_owned(), None));

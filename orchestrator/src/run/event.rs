@@ -54,6 +54,14 @@ pub(crate) enum Event {
     GuestsAtOnce {
         guests: u32,
     },
+    CheckpointWanted {
+        arm: String,
+    },
+    CheckpointSaved {
+        arm: String,
+        bytes: u64,
+        seconds: f64,
+    },
     TrialStarted {
         number: u32,
         block: u32,

@@ -3,6 +3,7 @@
 //! appends to the run directory; what it does, it tells its listeners, and it prints nothing itself.
 
 pub(crate) mod budget;
+mod checkpoints;
 pub(crate) mod event;
 pub(crate) mod host;
 mod kernels;
@@ -141,6 +142,8 @@ pub(crate) async fn run(
                 engine: *engine,
                 guests_at_once: budget.guests(*engine, plan.experiment.guest.topology.memory_mib()),
                 agent: &agent,
+                cache,
+                qemu_version: &setting.host.qemu_version,
                 store,
                 listener,
             };

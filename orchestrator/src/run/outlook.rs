@@ -82,6 +82,7 @@ mod tests {
             isolation: None,
             results: Vec::new(),
             boot_seconds: None,
+            restore_seconds: None,
             seconds: 1.0,
             stolen: None,
         }

@@ -67,6 +67,8 @@ pub(crate) async fn replay(
         engine: Engine::TcgVirtual,
         guests_at_once: 1,
         agent: &agent,
+        cache: &cache,
+        qemu_version: &host.qemu_version,
         store: &Store::create(scratch.path(), &plan)?,
         listener,
     };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::checkpoints::{self, Recipe};
 use super::event::{Event, Listener};
 use super::host::CpuTime;
 use super::kernels::Kernels;
@@ -18,10 +19,10 @@ use crate::config::{Accel, Metric};
 use crate::fs;
 use crate::plan::{Plan, PlannedTrial};
 use crate::vm::accel;
-use crate::vm::deadline::limits;
+use crate::vm::deadline::{Limits, limits};
 use crate::vm::fault::{Fault, FaultClass};
-use crate::vm::guest::{self, Sign};
-use crate::vm::qemu::Engine;
+use crate::vm::guest::{self, GuestError, GuestRun, Sign};
+use crate::vm::qemu::{Engine, GuestSpec};
 
 /// What all trials of a run share.
 pub(crate) struct Bench<'a> {
@@ -30,6 +31,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) engine: Engine,
     pub(crate) guests_at_once: u32,
     pub(crate) agent: &'a [u8],
+    pub(crate) cache: &'a Cache,
+    pub(crate) qemu_version: &'a str,
     pub(crate) store: &'a Store,
     pub(crate) listener: &'a dyn Listener,
 }
@@ -128,19 +131,14 @@ impl Bench<'_> {
         let number = planned.number;
         self.listener.hear(&Event::TrialStarted { number, block: planned.block, arm: arm.name.clone() });
 
-        let file = InitramfsFile(self.store.root().join(format!(".guest-{number:04}.cpio")));
-        let orders = self.plan.orders(planned, self.engine);
-        fs::write_atomic(&file.0, &agent::initramfs(self.agent, Some(&orders), &[]))?;
-        let guest = self.plan.guest(arm, self.engine, kernel.files(), file.0.clone(), planned.seed);
-        let limits =
-            limits(self.engine, self.plan.boot_time(self.engine), self.plan.before_window(self.engine));
+        // Where its initramfs is depends on whether it is booted or restored.
+        let guest = self.plan.guest(arm, self.engine, kernel.files(), PathBuf::new(), planned.seed);
         let before = CpuTime::now();
-        let run = guest::run(&guest, limits, |sign| {
-            if let Sign::Phase(phase) = sign {
-                self.listener.hear(&Event::TrialPhase { number, phase });
-            }
-        })
-        .await?;
+        let run = if self.plan.restores(self.engine) {
+            self.restore(planned, &guest).await?
+        } else {
+            self.boot(planned, &guest).await?
+        };
         let mut console = run.console.clone();
         if console.last().is_some_and(|&byte| byte != b'\n') {
             console.push(b'\n');
@@ -157,6 +155,68 @@ impl Bench<'_> {
         let mut record = trial::record(identity, run, &expected, isolate, &metrics);
         record.stolen = before.zip(CpuTime::now()).map(|(before, after)| after.stolen_since(before));
         Ok((record, console))
+    }
+}
+
+impl Bench<'_> {
+    /// Runs a trial in a guest of its own, booted for it.
+    async fn boot(&self, planned: &PlannedTrial, guest: &GuestSpec) -> Result<GuestRun, RunError> {
+        let file = InitramfsFile(self.store.root().join(format!(".guest-{:04}.cpio", planned.number)));
+        let orders = self.plan.orders(Some(self.plan.trial(planned)), self.engine);
+        fs::write_atomic(&file.0, &agent::initramfs(self.agent, Some(&orders), &[]))?;
+        let guest = GuestSpec { initramfs: file.0.clone(), ..guest.clone() };
+        Ok(guest::run(&guest, self.limits(), self.observer(planned)).await?)
+    }
+
+    /// Runs a trial in a copy of the arm's saved guest.
+    async fn restore(&self, planned: &PlannedTrial, guest: &GuestSpec) -> Result<GuestRun, RunError> {
+        let recipe = || Recipe {
+            cache: self.cache,
+            arm: &self.plan.experiment.arms[planned.arm].name,
+            guest: guest.clone(),
+            kernel_key: &self.kernels.kernels[planned.arm].key,
+            initramfs: agent::initramfs(self.agent, Some(&self.plan.orders(None, self.engine)), &[]),
+            qemu_version: self.qemu_version,
+            limits: self.limits(),
+        };
+        let trial = self.plan.trial(planned);
+        let mut is_second_try = false;
+        loop {
+            let ready = match checkpoints::get(recipe(), self.listener).await? {
+                Ok(ready) => ready,
+                Err(failed) => return Ok(*failed),
+            };
+            let guest = GuestSpec { initramfs: ready.checkpoint.initramfs(), ..guest.clone() };
+            let observer = self.observer(planned);
+            match guest::resume(
+                &guest,
+                ready.saved.clone(),
+                &ready.checkpoint.state(),
+                &trial,
+                self.limits(),
+                observer,
+            )
+            .await
+            {
+                // A host that lost its power may have kept half a state.
+                Err(GuestError::Restore { .. }) if !is_second_try => ready.discard()?,
+                ended => return Ok(ended?),
+            }
+            is_second_try = true;
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        limits(self.engine, self.plan.boot_time(self.engine), self.plan.before_window(self.engine))
+    }
+
+    fn observer(&self, planned: &PlannedTrial) -> impl FnMut(Sign) {
+        let number = planned.number;
+        move |sign| {
+            if let Sign::Phase(phase) = sign {
+                self.listener.hear(&Event::TrialPhase { number, phase });
+            }
+        }
     }
 }
 

@@ -161,6 +161,12 @@ impl Listener for Display {
                     );
                 }
             }
+            Event::CheckpointWanted { arm } => {
+                self.doing(&format!("booting the guest of arm {arm}, to be saved"));
+            }
+            Event::CheckpointSaved { arm, bytes, seconds } => {
+                self.line("saved", &format!("the guest of arm {arm}, {} MiB in {seconds:.0} s", bytes >> 20));
+            }
             Event::TrialStarted { number, .. } => {
                 if self.trials_began.get().is_none() {
                     self.trials_began.set(Some(Instant::now()));

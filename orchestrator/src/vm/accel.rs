@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::arch::ArchSpec;
 use super::deadline::Limits;
 use super::guest::{self, GuestError, Outcome};
-use super::qemu::{Engine, GuestSpec, KernelFiles, command_line};
+use super::qemu::{Engine, GuestSpec, KernelFiles, Start, command_line};
 use crate::cache::{Cache, digest};
 use crate::config::{EmulatorThreads, Topology};
 use crate::fs;
@@ -68,6 +68,7 @@ pub(crate) async fn probe(
     let guest = GuestSpec {
         arch,
         engine: Engine::Kvm,
+        start: Start::Boot,
         threads: EmulatorThreads::Each,
         topology: Topology::flat(1, 1, 1, 256),
         kernel,

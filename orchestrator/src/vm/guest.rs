@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One guest from start to end: starts QEMU, listens to console, port and QMP at once, and ends QEMU
-//! when the agent is done, a fault is clear, or nothing comes any more. It judges no figures.
+//! when the agent is done, a fault is clear, or nothing comes any more. A guest can also be saved when its agent
+//! is ready, and restored for each trial. It judges no figures.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use twinboot_protocol::frame::Decoder;
-use twinboot_protocol::{Message, Phase};
+use twinboot_protocol::frame::{self, Decoder};
+use twinboot_protocol::{Message, Phase, Trial};
 
 use super::deadline::{Limits, stretch};
 use super::fault::{Fault, FaultClass, Report, Stage, cause, classify_line, strip_stamp};
@@ -25,6 +27,10 @@ use crate::sys;
 pub(crate) enum GuestError {
     #[error("make a channel to QEMU")]
     Channel(#[source] std::io::Error),
+    #[error("save the guest: {why}")]
+    Save { why: String },
+    #[error("restore the saved guest: {why}")]
+    Restore { why: String },
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
@@ -39,6 +45,13 @@ pub(crate) struct GuestRun {
     pub(crate) times: Times,
 }
 
+/// What was heard of a guest until it was saved.
+#[derive(Clone, Debug)]
+pub(crate) struct Saved {
+    pub(crate) messages: Vec<(Vec<u8>, Message)>,
+    pub(crate) console: Vec<u8>,
+}
+
 /// How a guest ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -51,8 +64,10 @@ pub(crate) enum Outcome {
 /// Wall times since QEMU's start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
-    /// The agent's first frame.
+    /// The agent's first frame, of a guest that has booted.
     pub(crate) hello: Option<Duration>,
+    /// The saved state was in place.
+    pub(crate) restored: Option<Duration>,
     pub(crate) end: Duration,
 }
 
@@ -76,22 +91,72 @@ pub(crate) async fn run(
     mut observe: impl FnMut(Sign),
 ) -> Result<GuestRun, GuestError> {
     let mut live = Live::start(guest)?;
+    live.qmp.begin().await;
     let ending = live.listen(limits, &mut observe).await;
-    let outcome = live.conclude(guest, ending).await;
-    Ok(GuestRun {
-        messages: live.messages,
-        console: live.console,
-        outcome,
-        times: Times { hello: live.hello, end: live.started.elapsed() },
-    })
+    Ok(live.conclude(guest, ending).await)
+}
+
+/// Boots a guest until its agent is ready for a trial, and saves it to a file. What comes back otherwise is the
+/// guest that came to nothing.
+pub(crate) async fn save(
+    guest: &GuestSpec,
+    state: &Path,
+    limits: Limits,
+) -> Result<Result<Saved, GuestRun>, GuestError> {
+    let mut live = Live::start(guest)?;
+    live.qmp.begin().await;
+    let ending = live.listen(limits, &mut |_| ()).await;
+    if !matches!(ending, Ending::Ready) {
+        return Ok(Err(live.conclude(guest, ending).await));
+    }
+    live.qmp.save(state).await.map_err(|why| GuestError::Save { why })?;
+    live.qemu.kill().await;
+    Ok(Ok(Saved { messages: live.messages, console: live.console }))
+}
+
+/// Restores a saved guest and runs a trial in it. The trial lies in the port before the guest's clock goes on,
+/// so that it comes at the same nanosecond each time.
+pub(crate) async fn resume(
+    guest: &GuestSpec,
+    saved: Saved,
+    state: &Path,
+    trial: &Trial,
+    limits: Limits,
+    mut observe: impl FnMut(Sign),
+) -> Result<GuestRun, GuestError> {
+    let mut live = Live::start(guest)?;
+    live.qmp.begin().await;
+    live.hear_console(&saved.console);
+    live.stage = Stage::Agent;
+    live.decoder = Decoder::waiting_for(u32::try_from(saved.messages.len()).unwrap_or(u32::MAX));
+    live.messages = saved.messages;
+    let restored = async {
+        live.qmp.restore(state).await?;
+        live.port.write_all(&frame::encode(0, trial)).await.map_err(|error| error.to_string())?;
+        live.qmp.go_on().await
+    };
+    if let Err(why) = restored.await {
+        live.qemu.kill().await;
+        let complaint = live.complaint().await;
+        return Err(GuestError::Restore { why: if complaint.is_empty() { why } else { complaint } });
+    }
+    live.restored = Some(live.started.elapsed());
+    let ending = live.listen(limits, &mut observe).await;
+    Ok(live.conclude(guest, ending).await)
 }
 
 /// Why listening stopped.
 enum Ending {
     Done,
+    /// The agent is ready for a trial, and the machine stands still.
+    Ready,
     Failed(String),
-    Silent { waited: Duration },
-    Overdue { lived: Duration },
+    Silent {
+        waited: Duration,
+    },
+    Overdue {
+        lived: Duration,
+    },
     Faulted,
     DamagedFrames(String),
     Exited,
@@ -105,6 +170,7 @@ struct Live {
     qmp: Qmp,
     started: Instant,
     hello: Option<Duration>,
+    restored: Option<Duration>,
     stage: Stage,
     console: Vec<u8>,
     /// Bytes of the console that were scanned for faults.
@@ -136,6 +202,7 @@ impl Live {
             qmp: Qmp::new(qmp_stream),
             started: Instant::now(),
             hello: None,
+            restored: None,
             stage: Stage::Boot,
             console: Vec::new(),
             scanned: 0,
@@ -148,7 +215,6 @@ impl Live {
     }
 
     async fn listen(&mut self, limits: Limits, observe: &mut impl FnMut(Sign)) -> Ending {
-        self.qmp.begin().await;
         let mut progress = Instant::now();
         let mut console_buffer = vec![0; 1 << 16];
         let mut port_buffer = vec![0; 1 << 16];
@@ -176,6 +242,8 @@ impl Live {
                 event = self.qmp.event(), if qmp_open => match event {
                     QmpEvent::Panicked => self.panicked = true,
                     QmpEvent::Shutdown { reason } => self.shutdown = Some(reason),
+                    QmpEvent::Stopped if self.is_ready() => return Ending::Ready,
+                    QmpEvent::Stopped => {}
                     QmpEvent::Closed => qmp_open = false,
                 },
                 _ = tick.tick() => {}
@@ -198,6 +266,11 @@ impl Live {
                 return Ending::Overdue { lived: self.started.elapsed() };
             }
         }
+    }
+
+    /// Whether the agent waits for a trial.
+    fn is_ready(&self) -> bool {
+        matches!(self.messages.last(), Some((_, Message::Ready)))
     }
 
     fn hear_console(&mut self, bytes: &[u8]) {
@@ -247,7 +320,7 @@ impl Live {
                         Ending::DamagedFrames(format!("{seen} of {results} results came"))
                     })
                 }
-                Message::Machine(_) | Message::Isolation(_) | Message::Result(_) => None,
+                Message::Machine(_) | Message::Isolation(_) | Message::Ready | Message::Result(_) => None,
             };
             self.messages.push((payload, message));
             if ending.is_some() {
@@ -256,8 +329,15 @@ impl Live {
         }
     }
 
+    /// Ends QEMU and gives what came out of the guest.
+    async fn conclude(mut self, guest: &GuestSpec, ending: Ending) -> GuestRun {
+        let outcome = self.outcome(guest, ending).await;
+        let times = Times { hello: self.hello, restored: self.restored, end: self.started.elapsed() };
+        GuestRun { messages: self.messages, console: self.console, outcome, times }
+    }
+
     /// Ends QEMU and words what happened.
-    async fn conclude(&mut self, guest: &GuestSpec, ending: Ending) -> Outcome {
+    async fn outcome(&mut self, guest: &GuestSpec, ending: Ending) -> Outcome {
         let cpus = match &ending {
             Ending::Silent { .. } | Ending::Overdue { .. } => {
                 stuck::describe(&self.qmp.monitor("info registers -a").await, &guest.kernel.symbols)
@@ -284,7 +364,7 @@ impl Live {
             (Ending::Overdue { lived }, None) => {
                 (FaultClass::Hang, format!("the trial had not ended after {} s", lived.as_secs()))
             }
-            (Ending::Exited | Ending::Faulted, None) => {
+            (Ending::Exited | Ending::Faulted | Ending::Ready, None) => {
                 self.word_exit(status.and_then(Result::ok), &complaint)
             }
         };

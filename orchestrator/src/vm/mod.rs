@@ -7,6 +7,7 @@
 
 pub(crate) mod accel;
 pub(crate) mod arch;
+pub(crate) mod checkpoint;
 pub(crate) mod deadline;
 pub(crate) mod fault;
 pub(crate) mod guest;

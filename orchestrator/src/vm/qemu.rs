@@ -21,11 +21,23 @@ pub(crate) enum Engine {
     TcgVirtual,
 }
 
+/// How a guest comes to life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// It boots, and its orders have the trial.
+    Boot,
+    /// It boots to be saved when its agent is ready.
+    Save,
+    /// It was saved, and gets its state before anything runs.
+    Restore,
+}
+
 /// One guest, complete.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestSpec {
     pub(crate) arch: &'static ArchSpec,
     pub(crate) engine: Engine,
+    pub(crate) start: Start,
     /// Of plain emulation; the virtual clock has one always.
     pub(crate) threads: EmulatorThreads,
     pub(crate) topology: Topology,
@@ -119,7 +131,14 @@ pub(crate) fn arguments(guest: &GuestSpec, console: Console) -> Vec<String> {
     if let Some(device) = guest.arch.panic_device {
         add(&["-device", device]);
     }
-    add(&["-action", "panic=none"]);
+    match guest.start {
+        Start::Boot => add(&["-action", "panic=none"]),
+        // The agent has the watchdog stop the machine where it is to be saved.
+        Start::Save => add(&["-device", "i6300esb", "-action", "panic=none,watchdog=pause"]),
+        Start::Restore => {
+            add(&["-device", "i6300esb", "-action", "panic=none,watchdog=pause", "-incoming", "defer"]);
+        }
+    }
 
     add(&["-kernel", &guest.kernel.image.to_string_lossy(), "-initrd", &guest.initramfs.to_string_lossy()]);
     add(&["-append", &guest.command_line]);
@@ -172,6 +191,7 @@ mod tests {
         GuestSpec {
             arch,
             engine,
+            start: Start::Boot,
             threads: arch.emulator_threads(topology.cpus()),
             topology,
             kernel: KernelFiles { image: "kernel".into(), symbols: "vmlinux".into() },
