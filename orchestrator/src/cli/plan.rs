@@ -72,6 +72,9 @@ fn describe(plan: &Plan) -> Result<String, Error> {
     let order: Vec<&str> = plan.trials.iter().map(|trial| experiment.arms[trial.arm].name.as_str()).collect();
     let _ =
         writeln!(text, "\n{} trials in {} blocks: {}", order.len(), experiment.judge.blocks, order.join(" "));
+    if plan.restores(shown_engine) {
+        text.push_str("each arm's guest boots once, and is restored for each trial\n");
+    }
     let again: Vec<String> = plan.to_verify().iter().map(|trial| trial.number.to_string()).collect();
     if !again.is_empty() {
         let _ = writeln!(text, "run again and compared: trials {}", again.join(", "));

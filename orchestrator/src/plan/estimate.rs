@@ -18,6 +18,9 @@ pub(crate) struct Estimate {
     pub(crate) total: Duration,
 }
 
+/// What it takes to restore a saved guest.
+const RESTORE: Duration = Duration::from_secs(1);
+
 /// Estimates a plan.
 pub(crate) fn estimate(plan: &Plan, engine: Engine) -> Estimate {
     let seconds = Duration::from_secs_f64;
@@ -27,11 +30,19 @@ pub(crate) fn estimate(plan: &Plan, engine: Engine) -> Estimate {
         Engine::Tcg => 5,
         Engine::TcgVirtual => 10,
     };
-    let each_trial = plan.boot_time(engine) + plan.before_window(engine) * slowdown + seconds(1.0);
+    let (boot, before_window) = (plan.boot_time(engine), plan.before_window(engine) * slowdown);
+    // A saved guest has booted, and its isolation is proven.
+    let (boots, each_trial) = if plan.restores(engine) {
+        let warm_up = Duration::from_nanos(plan.experiment.trial.warm_up_ns) * slowdown;
+        (boot + before_window, RESTORE + warm_up + seconds(1.0))
+    } else {
+        (Duration::ZERO, boot + before_window + seconds(1.0))
+    };
     let (source, first_build, other_build) = (seconds(25.0), seconds(300.0), seconds(30.0));
     let arms = u32::try_from(plan.experiment.arms.len()).unwrap_or(u32::MAX);
     let trials = u32::try_from(plan.trials.len()).unwrap_or(u32::MAX);
     let builds = first_build + if plan.aa { Duration::ZERO } else { other_build * (arms - 1) };
-    let total = source + builds + each_trial * trials;
+    let boots = boots * if plan.aa { 1 } else { arms };
+    let total = source + builds + boots + each_trial * trials;
     Estimate { source, first_build, other_build, each_trial, total }
 }

@@ -165,6 +165,8 @@ impl Listener for Display {
                 self.doing(&format!("booting the guest of arm {arm}, to be saved"));
             }
             Event::CheckpointSaved { arm, bytes, seconds } => {
+                // A boot says nothing about the trials to come.
+                self.trials_began.set(self.trials_began.get().map(|_| Instant::now()));
                 self.line("saved", &format!("the guest of arm {arm}, {} MiB in {seconds:.0} s", bytes >> 20));
             }
             Event::TrialStarted { number, .. } => {
