@@ -13,6 +13,7 @@ use crate::report::ReportError;
 use crate::run::RunError;
 use crate::run::store::StoreError;
 use crate::source::{PatchError, SourceError};
+use crate::vm::guest::GuestError;
 
 /// A command that failed.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +69,7 @@ impl Error {
         while let Some(error) = cause {
             // Whatever wraps it transparently is no link of the chain; the cause itself always is.
             if error.downcast_ref::<std::io::Error>().is_some_and(is_disk_full) {
-                return Some(
-                    "make room, or name another place with --out and TWINBOOT_CACHE, then go on with --resume",
-                );
+                return Some(MAKE_ROOM);
             }
             cause = error.source();
         }
@@ -78,10 +77,17 @@ impl Error {
             Self::Run(RunError::NoKvm { .. }) => {
                 Some("`accel: auto` falls back to emulation, `clock: virtual` needs no KVM")
             }
+            // QEMU writes the state itself, and has only words for what went wrong.
+            Self::Run(RunError::Guest(GuestError::Save { why })) if why.contains("No space left") => {
+                Some(MAKE_ROOM)
+            }
             _ => None,
         }
     }
 }
+
+const MAKE_ROOM: &str =
+    "make room, or name another place with --out and TWINBOOT_CACHE, then go on with --resume";
 
 /// An error and its causes, one below the other, each once.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {

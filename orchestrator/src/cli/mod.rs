@@ -47,7 +47,7 @@ enum Verb {
     Replay(replay::Arguments),
     /// Say what this host can test and cannot, why, and what mends it
     Doctor(doctor::Arguments),
-    /// Show or prune the cache of sources and kernels
+    /// Show or prune the cache of sources, kernels and saved guests
     Cache(cache::Arguments),
     /// Print the JSON schema of experiment files or of result.json
     Schema(schema::SchemaArguments),

@@ -74,6 +74,8 @@ fn describe(plan: &Plan) -> Result<String, Error> {
         writeln!(text, "\n{} trials in {} blocks: {}", order.len(), experiment.judge.blocks, order.join(" "));
     if plan.restores(shown_engine) {
         text.push_str("each arm's guest boots once, and is restored for each trial\n");
+    } else if let Some(why) = plan.arch().no_checkpoints.filter(|_| experiment.guest.checkpoint) {
+        let _ = writeln!(text, "each trial boots: {why} when it is restored");
     }
     let again: Vec<String> = plan.to_verify().iter().map(|trial| trial.number.to_string()).collect();
     if !again.is_empty() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::RunError;
 use super::event::{Event, Listener};
 use crate::cache::Cache;
-use crate::fs::{self, FileError, Lock};
+use crate::fs::{self, Lock};
 use crate::vm::checkpoint::{self, BOOT_SEED, Checkpoint};
 use crate::vm::deadline::Limits;
 use crate::vm::guest::{self, GuestRun, Saved};
@@ -30,13 +30,6 @@ pub(crate) struct Recipe<'a> {
     pub(crate) initramfs: Vec<u8>,
     pub(crate) qemu_version: &'a str,
     pub(crate) limits: Limits,
-}
-
-impl Ready {
-    /// Takes it out of the cache, so that it is made anew: it could not be restored.
-    pub(crate) fn discard(self) -> Result<(), FileError> {
-        fs::remove_dir(self.checkpoint.directory())
-    }
 }
 
 /// Gives the saved guest; or the run of one that never became ready.
@@ -78,11 +71,12 @@ async fn make(
         seed: BOOT_SEED,
         ..recipe.guest.clone()
     };
-    let saved = match guest::save(&guest, &scratch.state(), recipe.limits).await? {
-        Ok(saved) => saved,
-        Err(failed) => {
+    let saved = match guest::save(&guest, &scratch.state(), recipe.limits).await {
+        Ok(Ok(saved)) => saved,
+        // Half a state is of no use, least of all on a disk that is full.
+        failed => {
             fs::remove_dir(scratch.directory())?;
-            return Ok(Err(failed));
+            return Ok(failed?.map(drop));
         }
     };
     scratch.write(&saved)?;

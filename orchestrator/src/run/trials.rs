@@ -156,9 +156,7 @@ impl Bench<'_> {
         record.stolen = before.zip(CpuTime::now()).map(|(before, after)| after.stolen_since(before));
         Ok((record, console))
     }
-}
 
-impl Bench<'_> {
     /// Runs a trial in a guest of its own, booted for it.
     async fn boot(&self, planned: &PlannedTrial, guest: &GuestSpec) -> Result<GuestRun, RunError> {
         let file = InitramfsFile(self.store.root().join(format!(".guest-{:04}.cpio", planned.number)));
@@ -190,7 +188,7 @@ impl Bench<'_> {
             let observer = self.observer(planned);
             match guest::resume(
                 &guest,
-                ready.saved.clone(),
+                ready.saved,
                 &ready.checkpoint.state(),
                 &trial,
                 self.limits(),
@@ -199,7 +197,9 @@ impl Bench<'_> {
             .await
             {
                 // A host that lost its power may have kept half a state.
-                Err(GuestError::Restore { .. }) if !is_second_try => ready.discard()?,
+                Err(GuestError::Restore { .. }) if !is_second_try => {
+                    fs::remove_dir(ready.checkpoint.directory())?;
+                }
                 ended => return Ok(ended?),
             }
             is_second_try = true;

@@ -46,7 +46,7 @@ pub(crate) struct GuestRun {
 }
 
 /// What was heard of a guest until it was saved.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Saved {
     pub(crate) messages: Vec<(Vec<u8>, Message)>,
     pub(crate) console: Vec<u8>,
